@@ -5,10 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::{HeaderMap, header};
-
-use crate::acl::Password;
-use crate::config::Config;
-use crate::config::check::MIN_TOKEN_BYTES;
+use config::Config;
+use config::acl::Password;
+use config::check::MIN_TOKEN_BYTES;
 
 /// The longest file with tokens.
 const MAX_FILE_BYTES: u64 = 1 << 20;

@@ -6,10 +6,8 @@
 
 use std::os::fd::OwnedFd;
 
+use config::{Config, Error, ErrorKind};
 use listenfd::ListenFd;
-
-use crate::config::Config;
-use crate::error::{Error, ErrorKind};
 
 /// The name of the admin server's socket.
 const ADMIN: &str = "admin";

@@ -1,12 +1,11 @@
 //! The message that the server prints when it has started: its listeners and their clients, its
 //! pools and tenants, who must authenticate, and lines to try that work with this configuration.
 
+use config::acl::DEFAULT_USER;
+use config::{Address, Auto, Config, ListenerConfig, Protocol, UserSettings};
 use protocol::resp::commands::Spec;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-
-use crate::acl::DEFAULT_USER;
-use crate::config::{Address, Auto, Config, ListenerConfig, Protocol, UserSettings};
 
 /// Names that are listed; of more there is only the number.
 const MAX_NAMES: usize = 8;
@@ -195,7 +194,7 @@ fn reachable(address: SocketAddr) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::load::{Flags, load_text, unsurveyed};
+    use config::load::{Flags, load_text, unsurveyed};
 
     fn banner(text: &str) -> String {
         banner_with(text, Some("127.0.0.1:11212"))

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
-use crate::config::Config;
+use config::Config;
+
 use crate::log::LogControl;
 
 /// The state that is kept for changes.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::acl::DEFAULT_USER;
+use config::acl::DEFAULT_USER;
+
 use crate::listener::ListenerState;
 use crate::mailbox::Token;
 use crate::peer::Peer;

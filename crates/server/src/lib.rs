@@ -1,7 +1,6 @@
 //! The cache server: listeners, connections, commands, metrics.
 //!
 //! # Rooms
-//! - `config`: the settings, and the reading and checking of them.
 //! - `net`: sockets and the event loop. One thread per processor has its own epoll instance and its
 //!   own connections; a request is received, answered and sent by one thread, which hands nothing
 //!   to another.
@@ -10,8 +9,7 @@
 //!   engine; `lookup`, which both use for lookups; `deadline`, expiry times to the millisecond.
 //! - `tenants`: the tenants that share the server, and how much each may use.
 //! - `tracking`: which connections have copies of which keys, and the reports of changes to them.
-//! - `acl`, `users`: rules and passwords as data; authentication and permissions of clients.
-//!   `access`: the same for operators.
+//! - `users`, `access`: authentication and permissions of clients and of operators.
 //! - `several`: writes of several keys that are seen as a whole.
 //! - `shared`, `metrics`: the state that all threads see, and its parts: `settings`, `listener`,
 //!   `connections`, `key_space`, `budget` (the memory for connections), `maintenance`.
@@ -25,6 +23,9 @@
 //! - `watching`, `requests`, `telemetry`: samples, and what of them is written to files and sent to
 //!   a collector.
 //!
+//! The settings, rules of access as data and the errors of the server are a crate of their own,
+//! [`config`].
+//!
 //! # Invariants
 //! 1. Nothing that a client sends makes the server hold more than `limits` allow: not in a
 //!    connection, and not in all together.
@@ -36,20 +37,17 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod acl;
 mod activation;
 mod admin;
 mod banner;
 mod budget;
 mod changing;
-pub mod config;
 mod connections;
 mod context;
 mod curves;
 mod deadline;
 mod described;
 mod detect;
-mod error;
 mod key_space;
 mod latency;
 mod listener;
@@ -90,9 +88,8 @@ mod turn;
 mod users;
 mod watching;
 
-pub use config::Config;
-pub use error::{Error, ErrorKind};
+pub use config::acl::hash_password;
+pub use config::{self, Config, Error, ErrorKind};
 pub use log::LogControl;
 pub use run::run;
 pub use server::Server;
-pub use users::hash_password;

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicI32, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::Ledger;
+use config::{Address, Auto, ListenerConfig, Protocol};
 use protocol::resp::commands::SPECS;
 
-use crate::config::{Address, Auto, ListenerConfig, Protocol};
 use crate::metrics::{Counter, Ended, ListenerCounters};
 use crate::tenants::{Account, Tenant};
 use crate::tls::TlsSlot;

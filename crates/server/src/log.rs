@@ -8,6 +8,7 @@ mod lossy;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use config::LogLevel;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -15,7 +16,6 @@ use tracing_subscriber::{Registry, fmt, reload};
 
 use self::lossy::Lossy;
 pub(crate) use self::lossy::dropped_lines;
-use crate::config::LogLevel;
 
 /// How long the end of the process waits for the last lines to be written.
 const LAST_LINES: Duration = Duration::from_secs(1);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use base::thread::Repeating;
+use config::{Error, ErrorKind};
 
-use crate::error::{Error, ErrorKind};
 use crate::log::Seldom;
 use crate::maintenance::INTERVAL;
 use crate::shared::Shared;

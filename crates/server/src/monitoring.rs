@@ -3,11 +3,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use config::{Error, ErrorKind, MonitorSettings};
 use millpond::Cache;
 use millpond::monitor::{Monitor, MonitorStatus, MonitorThread, Source};
-
-use crate::config::MonitorSettings;
-use crate::error::{Error, ErrorKind};
 
 /// The monitor, if there is one.
 #[derive(Default)]

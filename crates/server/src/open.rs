@@ -7,10 +7,10 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use config::{Address, Auto, Config, Error, ErrorKind, ListenerConfig, Watch, check};
+
 use crate::access::Access;
 use crate::activation::Activated;
-use crate::config::{Address, Auto, Config, ListenerConfig, Watch, check};
-use crate::error::{Error, ErrorKind};
 use crate::net::Listener;
 use crate::{preflight, tls};
 

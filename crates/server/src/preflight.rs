@@ -7,13 +7,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use config::load::Findings;
+use config::{Address, Auto, Config, Error, ErrorKind, Watch};
 use millpond::Cache;
 
 use crate::access::Access;
 use crate::activation::Activated;
-use crate::config::load::Findings;
-use crate::config::{Address, Auto, Config, Watch};
-use crate::error::{Error, ErrorKind};
 use crate::machine;
 use crate::net::Listener;
 use crate::requests::refuse_pipe;

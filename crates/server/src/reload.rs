@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::PoisonError;
 
-use crate::config::change::{Change, shown_value};
-use crate::config::edit::Edited;
-use crate::config::{Config, rewrite};
-use crate::error::{Error, ErrorKind};
+use config::change::{Change, shown_value};
+use config::edit::Edited;
+use config::{Config, Error, ErrorKind, rewrite};
+
 use crate::preflight;
 use crate::requests::Files;
 use crate::server::Reload;
@@ -41,7 +41,7 @@ impl Shared {
         let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.config();
         let Edited { config: new, mut problems } = edit(&old);
-        let changes = crate::config::change::between(&old, &new)?;
+        let changes = config::change::between(&old, &new)?;
         problems.extend(changes.iter().filter(|change| !change.online).map(|Change { path, .. }| {
             format!("{path}: it takes effect at the next start only; set it in the file")
         }));

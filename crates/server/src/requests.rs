@@ -26,11 +26,10 @@ use std::time::Duration;
 use base::hash::key_hash;
 use base::thread::Repeating;
 use base::{Clock, Ledger, Part, rng};
+use config::{Error, ErrorKind, Watch};
 pub(crate) use writer::refuse_pipe;
 use writer::{Output, Writer};
 
-use crate::config::Watch;
-use crate::error::{Error, ErrorKind};
 use crate::latency::Spoken;
 use crate::log::Seldom;
 

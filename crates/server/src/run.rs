@@ -3,14 +3,14 @@
 use std::io::Write as _;
 
 use base::Clock;
+use config::load::{Loaded, Survey};
+use config::{Error, ErrorKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::activation::Activated;
 use crate::banner;
 use crate::changing::Origin;
-use crate::config::load::{Loaded, Survey};
-use crate::error::{Error, ErrorKind};
 use crate::log::LogControl;
 use crate::notify;
 use crate::preflight;

@@ -6,15 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use base::Clock;
+use config::change::{self, Change};
+use config::{Address, Classes, Config, Error, ErrorKind, ListenerConfig, PoolSettings};
 use millpond::sizing::Tuning;
 use millpond::strategy::Strategy;
 use millpond::{Cache, CacheConfig, PoolConfig, SizeClassConfig};
 
 use crate::activation::Activated;
 use crate::admin::AdminServer;
-use crate::config::change::{self, Change};
-use crate::config::{Address, Classes, Config, ListenerConfig, PoolSettings};
-use crate::error::{Error, ErrorKind};
 use crate::key_space::{Entrance, Pool};
 use crate::listener::ListenerState;
 use crate::machine;
@@ -87,7 +86,7 @@ impl Server {
         clock: Clock,
         mut activated: Activated,
     ) -> Result<Self, Error> {
-        crate::config::check::check(&config)?;
+        config::check::check(&config)?;
         activated.match_names(&config)?;
         let Opened { sockets, absent, admin_socket, certificates, access } =
             open::open(&mut config, &mut activated)?;
@@ -227,12 +226,12 @@ impl Reload<'_> {
     /// As [`Server::reload`].
     pub(crate) fn apply(&self, config: &Config, files: Files) -> Result<Vec<Change>, Error> {
         let config = &self.shared.changing.without_absent(config);
-        crate::config::check::check(config)?;
+        config::check::check(config)?;
         let old = self.shared.config();
         let changes = change::between(&old, config)?;
         let merged = change::with_online(&old, config);
         // A setting that needs a restart stays, and may name something that is to be removed.
-        crate::config::check::check(&merged)?;
+        config::check::check(&merged)?;
         let (certificates, access) = open::read_files(&merged)?;
         open::check_logs(&old.watch, &merged.watch)?;
         let cache = &self.shared.cache;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use config::Protocol;
 use millpond::ReadHandle;
 
-use crate::config::Protocol;
 use crate::connections::ConnectionInfo;
 use crate::context::Context;
 use crate::detect::{Detected, detect};

@@ -1,9 +1,8 @@
 //! The settings that change while serving, and the bounds of a turn that follow from them.
 
+use config::Config;
 use protocol::memcached::Limits;
 use protocol::resp;
-
-use crate::config::Config;
 
 /// The settings that change while serving, in the form in which they are read.
 #[derive(Clone, Debug)]

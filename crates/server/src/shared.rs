@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use base::Clock;
+use config::Config;
 use millpond::{Cache, PoolStats};
 
 use crate::access::AccessSlot;
 use crate::budget::Budget;
 use crate::changing::Changing;
-use crate::config::Config;
 use crate::connections::{ConnectionInfo, Registry};
 use crate::described::describe;
 use crate::latency::RequestLatencies;

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::{Config, Error, ErrorKind, TenantSettings};
 use millpond::ErrorKind as EngineError;
 
-use crate::config::{Config, TenantSettings};
-use crate::error::{Error, ErrorKind};
 use crate::key_space::Pool;
 use crate::shared::Shared;
 use crate::spikes::Event;
@@ -25,7 +24,7 @@ const MOST_LOOKS: u32 = 500;
 pub(crate) fn apply(
     shared: &Shared,
     config: &Config,
-    make_pool: impl Fn(&crate::config::PoolSettings) -> Result<Arc<Pool>, Error>,
+    make_pool: impl Fn(&config::PoolSettings) -> Result<Arc<Pool>, Error>,
 ) -> Result<(), Error> {
     let present = shared.directory();
     let wanted = config.all_tenants();

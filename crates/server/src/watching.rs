@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use config::{Error, ErrorKind, Watch};
 use millpond::Cache;
 use millpond::watch::{CurveConfig, Event, EventConfig, EventSink, EventThread, HotKeysConfig, TraceWriter};
 
-use crate::config::Watch;
-use crate::error::{Error, ErrorKind};
 use crate::key_space::Pool;
 use crate::requests::refuse_pipe;
 

@@ -51,8 +51,8 @@ fn clippy(run: &mut Run) -> anyhow::Result<Outcome> {
 }
 
 /// Checks that differ with the feature: lints, the unit tests of the code behind it, and spans of a
-/// real server. All of the workspace is named, so that only the two crates that have the feature
-/// are built once more.
+/// real server. All of the workspace is named, so that only the crates that have the feature are
+/// built once more.
 fn telemetry(run: &mut Run) -> anyhow::Result<Outcome> {
     let with_it = |what: &str, arguments: &[&str]| {
         let mut command = run.cargo(&[what, "--workspace", "--features", "millpond-cli/opentelemetry"]);

@@ -46,6 +46,7 @@ impl Door {
 const POLICIES: &[&str] = &["arc", "insertion", "lru", "s3fifo", "sieve", "tiny_lfu", "two_q"];
 
 const DISPATCHED: &str = "policies keep the contract, and do not know what dispatches to them";
+const RULES: &str = "rules are data that know no settings; hand in their text";
 const DRIVEN: &str = "connections are driven through `session`, whichever protocol they speak";
 const SHARED: &str = "tenants are shared by all protocols; hand in what the protocol knows";
 const ROWS: &str = "the facts of a command are rows of the crate `protocol`";
@@ -59,12 +60,12 @@ const DOORS: &[Door] = &[
     door("evict", POLICIES, "policy", DISPATCHED),
     door("evict", &["contract"], "order", DISPATCHED),
     door("evict", &["contract"], "policy", DISPATCHED),
+    door("config", &["acl"], "users", RULES),
     door("server", &["net"], "resp", DRIVEN),
     door("server", &["net"], "memcached", DRIVEN),
     door("server", &["tenants"], "resp", SHARED),
     door("server", &["tenants"], "memcached", SHARED),
-    door("server", &["users", "times", "metrics", "config"], "resp", ROWS),
-    door("server", &["config"], "memcached", ROWS),
+    door("server", &["users", "times", "metrics"], "resp", ROWS),
     door("server", &["admin"], "resp", API),
     door("server", &["admin"], "memcached", API),
     door("server", &["resp"], "memcached", PEERS),

@@ -22,11 +22,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use config::{Error, ErrorKind};
 use tokio::sync::oneshot;
 
 use self::access::Caller;
 use self::serve::PatientListener;
-use crate::error::{Error, ErrorKind};
 use crate::shared::Shared;
 
 /// The running admin server; stops when it is dropped.

@@ -6,14 +6,13 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use config::change::{self, Change, as_json};
+use config::edit::lay_over;
+use config::load::Override;
+use config::{Error, check, keys, rewrite};
 use serde_json::{Map, Value, json};
 
 use super::access::Operator;
-use crate::config::change::{self, Change, as_json};
-use crate::config::edit::lay_over;
-use crate::config::load::Override;
-use crate::config::{check, keys, rewrite};
-use crate::error::Error;
 use crate::shared::Shared;
 
 /// The header for warnings about a change that was made but is probably not intended.

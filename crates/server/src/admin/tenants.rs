@@ -6,11 +6,11 @@ use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use config::{Config, TenantSettings};
 use serde_json::{Map, Value, json};
 
 use super::access::Operator;
 use super::settings::{make, overrides};
-use crate::config::{Config, TenantSettings};
 use crate::shared::Shared;
 use crate::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use config::{Auto, Config};
 use millpond::{ItemOptions, ItemTag, Keys, ReadHandle};
 use protocol::memcached::{
     DeleteRequest, Expiry, Exptime, Key, KeyBuf, Reply, StoreCommand, StoreHeader, TouchRequest, WireError,
@@ -10,7 +11,6 @@ use protocol::memcached::{
 
 use super::respond;
 use super::store::cas_of;
-use crate::config::{Auto, Config};
 use crate::connections::ConnectionInfo;
 use crate::key_space::Pool;
 use crate::lookup::{TAGGED_FROM_BYTES, Value};

@@ -26,6 +26,7 @@ mod store;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use config::Protocol;
 use millpond::ReadHandle;
 use protocol::memcached::binary::{Parser as BinaryParser, REQUEST_MAGIC};
 use protocol::memcached::{Key, KeyBuf, Limits, MetaCommand, Parse, Parser, Reply, Request, WireError};
@@ -35,7 +36,6 @@ use self::commands::{Commands, EndsAt};
 use self::crawler::Dump;
 use self::incoming::Incoming;
 use self::lookup::Answer;
-use crate::config::Protocol;
 use crate::connections::ConnectionInfo;
 use crate::context::Context;
 use crate::latency::Spoken;

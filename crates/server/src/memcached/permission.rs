@@ -8,6 +8,7 @@
 
 use std::ops::ControlFlow;
 
+use config::acl::{DEFAULT_USER, Denied};
 use millpond::ReadHandle;
 use protocol::memcached::binary::{Head, Packet, Status, reply as binary_reply};
 use protocol::memcached::{
@@ -19,7 +20,6 @@ use super::authentication::Said;
 use super::binary::key_of as binary_key_of;
 use super::commands::Commands;
 use super::{Round, key_of, respond};
-use crate::acl::{DEFAULT_USER, Denied};
 use crate::metrics::Counter;
 use crate::output::Output;
 use crate::turn::Next;
@@ -284,10 +284,10 @@ impl<'i> Round<'_, '_, 'i> {
 
 #[cfg(test)]
 mod tests {
+    use config::{Config, Secret, UserSettings};
     use protocol::memcached::{Limits, Parse, Parser};
 
     use super::*;
-    use crate::config::{Config, Secret, UserSettings};
     use crate::users::Users;
 
     /// What a request is checked as.

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::Part;
+use config::{Address, Config, Protocol};
 use millpond::{ClassStats, PoolStats, ReadHandle};
 use protocol::memcached::{Reply, Tokens, WireError, reply};
 
 use super::VERSION;
 use super::commands::Commands;
-use crate::config::{Address, Config, Protocol};
 use crate::curves::Outlook;
 use crate::listener::ListenerState;
 use crate::metrics::Counter;

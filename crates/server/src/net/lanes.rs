@@ -289,8 +289,9 @@ impl Lanes {
 
 #[cfg(test)]
 mod tests {
+    use config::TenantSettings;
+
     use super::*;
-    use crate::config::TenantSettings;
     use crate::key_space::Pool;
 
     fn tenants<const N: usize>(weights: [u32; N]) -> [Arc<Tenant>; N] {

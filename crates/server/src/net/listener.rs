@@ -8,10 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use config::{Address, Error, ErrorKind, FileMode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
-use crate::config::{Address, FileMode};
-use crate::error::{Error, ErrorKind};
 use crate::machine;
 use crate::peer::Peer;
 

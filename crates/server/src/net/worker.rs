@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::Part;
+use config::Protocol;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -29,7 +30,6 @@ use super::lanes::{LaneId, Lanes};
 use super::listener::Listener;
 use super::long::{Job, Long};
 use super::table::Table;
-use crate::config::Protocol;
 use crate::context::{Context, RECEIVE_BYTES};
 use crate::listener::ListenerState;
 use crate::mailbox::Message;

@@ -4,11 +4,11 @@ use std::net::TcpListener;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixListener;
 
+use config::Listen;
+use config::load::{Flags, Loaded, load_text, unsurveyed};
 use rustix::fs::{CWD, FileType, mknodat};
 
 use super::*;
-use crate::config::Listen;
-use crate::config::load::{Flags, Loaded, load_text, unsurveyed};
 
 fn load(text: &str, flags: &Flags, survey: &dyn Fn(&Config) -> Findings) -> Result<Loaded, String> {
     load_text("f", text, &[], flags, survey).map_err(|error| error.to_string())
@@ -194,7 +194,7 @@ fn an_address_of_the_command_line_has_no_line_of_the_file() {
 /// for.
 #[test]
 fn a_setting_that_cannot_be_read_is_one_mistake() {
-    let usual = Listener::bind(&Address::default(), crate::config::FileMode::default());
+    let usual = Listener::bind(&Address::default(), config::FileMode::default());
     let error =
         load("[[listener]]\naddress = \"nonsense\"\n", &Flags::default(), &at_start).expect_err("an address");
     assert_eq!(error.lines().count(), 1, "{error}");

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use config::acl::{DEFAULT_USER, Denied, random};
+
 use super::arguments::{arg, integer, is, subcommand};
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
-use crate::acl::{DEFAULT_USER, Denied, random};
 use crate::metrics::Counter;
 use crate::users::User;
 use protocol::resp::commands::{Category, Spec, names_with};

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use base::Part;
+use config::Address;
 use millpond::ClassStats;
 
 use super::arguments::{is, subcommand};
 use super::commands::Commands;
 use super::settings::fitting;
 use super::writer::{Outcome, Writer};
-use crate::config::Address;
 use crate::metrics::ERROR_CODES;
 use crate::metrics::{CommandFigures, Counter, Ended, ListenerCounters};
 use crate::tenants::Tenant;

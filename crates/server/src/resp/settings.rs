@@ -1,13 +1,13 @@
 //! `CONFIG` and `SLOWLOG`: settings by Redis's names and by our own, and requests that took long.
 
+use config::change;
+use config::edit::lay_over;
+use config::load::Override;
 use protocol::resp::number;
 
 use super::arguments::{arg, subcommand};
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
-use crate::config::change;
-use crate::config::edit::lay_over;
-use crate::config::load::Override;
 use crate::peer::Peer;
 use crate::slow::Slow;
 use protocol::resp::glob::matches;
@@ -120,8 +120,8 @@ impl<'c> Commands<'_, 'c> {
                 return Err(failed("can't set protected config"));
             }
             let path = self.own_name(&name).unwrap_or_else(|| name.clone());
-            if crate::config::keys::find(&path).is_none() {
-                let names = crate::config::keys::KEYS.iter().map(|key| key.path);
+            if config::keys::find(&path).is_none() {
+                let names = config::keys::KEYS.iter().map(|key| key.path);
                 let known = names.chain(ALIASES.iter().map(|(alias, _)| *alias));
                 let near = base::suggest::nearest(&name, known);
                 let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();

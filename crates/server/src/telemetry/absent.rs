@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use base::{Clock, Ledger};
+use config::{Error, Telemetry};
 
 use super::{Over, Step};
-use crate::config::Telemetry;
-use crate::error::Error;
 
 /// A turn in the sample, of which there is none.
 pub(crate) enum Sampled {}

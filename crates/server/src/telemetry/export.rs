@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
+use config::{Error, ErrorKind, Telemetry};
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
@@ -16,8 +17,6 @@ use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator, SpanData, Sp
 
 use super::Step;
 use super::present::{BUFFERED, Turn};
-use crate::config::Telemetry;
-use crate::error::{Error, ErrorKind};
 
 /// The size of a span while it is sent, about: as it is, and encoded.
 const SPAN_BYTES: usize = 3_072;

@@ -7,11 +7,10 @@ use std::time::Duration;
 use base::hash::mix64;
 use base::thread::Repeating;
 use base::{Clock, Ledger, Part, rng};
+use config::{Error, ErrorKind, Telemetry};
 
 use super::export::{self, Exporter};
 use super::{Over, Step};
-use crate::config::Telemetry;
-use crate::error::{Error, ErrorKind};
 use crate::latency::Spoken;
 
 /// How often buffers are emptied, and spans that one holds.

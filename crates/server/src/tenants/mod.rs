@@ -23,6 +23,8 @@ mod route;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use config::TenantSettings;
+
 pub(crate) use self::bucket::{Bucket, Rate};
 pub(crate) use self::departing::Departing;
 pub(crate) use self::details::Counts;
@@ -31,7 +33,6 @@ pub(crate) use self::pause::{Pause, Paused};
 use self::prefixes::Prefixes;
 pub(crate) use self::route::{Route, go_on, may_turn_to};
 use crate::budget::TenantHeld;
-use crate::config::TenantSettings;
 use crate::connections::ConnectionInfo;
 use crate::key_space::Pool;
 use crate::latency::TenantLatencies;

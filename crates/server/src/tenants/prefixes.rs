@@ -43,10 +43,10 @@ impl Prefixes {
 
 #[cfg(test)]
 mod tests {
+    use config::TenantSettings;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::TenantSettings;
     use crate::key_space::Pool;
 
     fn prefixes(of: &[Vec<String>]) -> Prefixes {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use config::{ClientAuth, TlsSettings, TlsVersion};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -11,7 +12,6 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
 use super::{Tls, subject};
-use crate::config::{ClientAuth, TlsSettings, TlsVersion};
 
 /// The number of tickets per handshake. A client resumes with a ticket that is encrypted by keys
 /// that only this process has.

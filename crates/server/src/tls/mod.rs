@@ -11,11 +11,11 @@ mod subject;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use config::{Config, TlsSettings};
 use rustls::ServerConfig;
 
 pub(crate) use self::buffers::{RECORDS, TlsBuffers};
 pub(crate) use self::subject::Subject;
-use crate::config::{Config, TlsSettings};
 
 /// The TLS configuration of a listener's new connections.
 pub(crate) struct Tls {

@@ -15,6 +15,8 @@
 mod attempts;
 mod log;
 
+use config::acl::{DEFAULT_USER, Password, Rules, hidden, joined};
+use config::{Auto, Config, UserSettings};
 use protocol::resp::commands::Spec;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -24,9 +26,6 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use self::attempts::Attempts;
 pub(crate) use self::attempts::Late;
 pub(crate) use self::log::{AccessLog, Entry};
-pub use crate::acl::hash_password;
-use crate::acl::{DEFAULT_USER, Password, Rules, hidden, joined};
-use crate::config::{Auto, Config, UserSettings};
 
 /// Most users, and the longest name of one: `ACL SETUSER` makes them.
 const MAX_USERS: usize = 10_000;
@@ -264,7 +263,7 @@ mod tests {
     fn users(list: &[(&str, &str)]) -> Users {
         let users = list.iter().map(|(name, rules)| UserSettings {
             name: (*name).to_owned(),
-            rules: crate::config::Secret((*rules).to_owned()),
+            rules: config::Secret((*rules).to_owned()),
             ..UserSettings::default()
         });
         Users::new(&Config { users: users.collect(), ..Config::default() })

@@ -65,7 +65,7 @@ impl TenantSettings {
     }
 
     /// The settings by name.
-    pub(crate) fn as_json(&self) -> serde_json::Value {
+    pub fn as_json(&self) -> serde_json::Value {
         serde_json::to_value(self).unwrap_or_default()
     }
 
@@ -123,7 +123,7 @@ impl Config {
     }
 
     /// The weight of a pool against others: that of all its tenants.
-    pub(crate) fn pool_weight(&self, pool: &str) -> u32 {
+    pub fn pool_weight(&self, pool: &str) -> u32 {
         let tenants = self.tenants.iter().filter(|tenant| tenant.pool() == pool);
         tenants.map(|tenant| tenant.weight).sum::<u32>().max(1)
     }

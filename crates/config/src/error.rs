@@ -27,11 +27,14 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
+    /// A failure of this kind, whose message is `context`.
+    pub fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
         Self { kind, context: context.into(), source: None }
     }
 
-    pub(crate) fn with_source(
+    /// A failure of this kind that another one caused: the message is `context`, a colon and the
+    /// message of `source`.
+    pub fn with_source(
         kind: ErrorKind,
         context: impl Into<String>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -40,7 +43,7 @@ impl Error {
     }
 
     /// Several failures as one of the kind of the first, a line for each.
-    pub(crate) fn all(errors: &[Self]) -> Self {
+    pub fn all(errors: &[Self]) -> Self {
         let kind = errors.first().map_or(ErrorKind::System, Self::kind);
         Self::new(kind, errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     }

@@ -7,19 +7,28 @@
 //! a test keeps that list, the structures below, `config/millpond.toml` and `docs/configuration.md`
 //! in agreement.
 //!
-//! Invariant 1: a [`Config`] returned by [`load::load`] has passed [`check::check`], so the rest of
-//! the server may rely on its names being unique, its references resolving and its sizes being in
-//! range.
+//! The rules of users ([`acl`]) are here because they are settings, and the server's [`Error`]
+//! because most of its failures are those of a setting.
+//!
+//! Invariant 1: a [`Config`] returned by [`load::load`] has passed [`check::check`], so the server
+//! may rely on its names being unique, its references resolving and its sizes being in range.
+//!
+//! Absences: no socket, no thread, no cache. Whether the files and addresses of a configuration can
+//! be used is found out by a [`load::Survey`], which the caller hands in.
 
+#![forbid(unsafe_code)]
+
+pub mod acl;
 pub mod change;
 pub mod check;
 pub mod edit;
+mod error;
 mod folder;
 pub mod keys;
 pub mod load;
 mod print;
 mod read;
-pub(crate) mod rewrite;
+pub mod rewrite;
 mod telemetry;
 mod tenants;
 mod users;
@@ -35,6 +44,7 @@ use millpond::PolicyKind;
 use millpond::monitor::{Mode, MonitorConfig};
 use serde::{Deserialize, Serialize};
 
+pub use error::{Error, ErrorKind};
 pub use print::render;
 pub use telemetry::Telemetry;
 pub use tenants::TenantSettings;

@@ -5,7 +5,7 @@ use subtle::ConstantTimeEq as _;
 
 /// The stored form of a password: its SHA-256, as Redis stores it.
 #[derive(Clone)]
-pub(crate) struct Password([u8; 32]);
+pub struct Password([u8; 32]);
 
 impl PartialEq for Password {
     fn eq(&self, other: &Self) -> bool {
@@ -14,13 +14,13 @@ impl PartialEq for Password {
 }
 
 impl Password {
-    /// Of a password itself, which is not kept.
-    pub(crate) fn of_plain(plain: &[u8]) -> Self {
+    /// The stored form of a password, which itself is not kept.
+    pub fn of_plain(plain: &[u8]) -> Self {
         Self(Sha256::digest(plain).into())
     }
 
-    /// Of 64 digits in lower case.
-    pub(crate) fn of_hex(hex: &str) -> Option<Self> {
+    /// Parses 64 hexadecimal digits in lower case; `None` for any other text.
+    pub fn of_hex(hex: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         if hex.len() != 64 || hex.bytes().any(|digit| !matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
             return None;
@@ -35,19 +35,19 @@ impl Password {
     ///
     /// # Errors
     /// The expected form; never the given text.
-    pub(crate) fn of_setting(text: &str) -> Result<Self, String> {
+    pub fn of_setting(text: &str) -> Result<Self, String> {
         text.strip_prefix("sha256:").and_then(Self::of_hex).ok_or_else(|| {
             "it is not `sha256:` and 64 hexadecimal digits in lower case; make it with `millpond hash-password`".to_owned()
         })
     }
 
     /// Returns whether this is the password. Takes as long for a wrong one.
-    pub(crate) fn is(&self, plain: &[u8]) -> bool {
+    pub fn is(&self, plain: &[u8]) -> bool {
         *self == Self::of_plain(plain)
     }
 
     /// The digest.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
@@ -61,7 +61,7 @@ pub fn hash_password(plain: &[u8]) -> String {
 ///
 /// # Errors
 /// If the system has none.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], rustix::io::Errno> {
+pub fn random<const N: usize>() -> Result<[u8; N], rustix::io::Errno> {
     let mut bytes = [0; N];
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {

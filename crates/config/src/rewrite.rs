@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 ///
 /// # Errors
 /// [`ErrorKind::Config`] if the file cannot be read, [`ErrorKind::System`] if it cannot be written.
-pub(crate) fn rewrite(file: &Path, config: &Config, paths: &BTreeSet<String>) -> Result<(), Error> {
+pub fn rewrite(file: &Path, config: &Config, paths: &BTreeSet<String>) -> Result<(), Error> {
     let name = file.display();
     let refuse = |what: String| Error::new(ErrorKind::Config, format!("{name}: {what}"));
     let text = std::fs::read_to_string(file).map_err(|error| refuse(format!("cannot be read: {error}")))?;
@@ -27,7 +27,7 @@ pub(crate) fn rewrite(file: &Path, config: &Config, paths: &BTreeSet<String>) ->
 }
 
 /// The file that `file` leads to, if it is a symbolic link.
-pub(crate) fn link_target(file: &Path) -> Option<PathBuf> {
+pub fn link_target(file: &Path) -> Option<PathBuf> {
     let is_link = std::fs::symlink_metadata(file).is_ok_and(|there| there.is_symlink());
     is_link.then(|| std::fs::canonicalize(file).ok()).flatten()
 }

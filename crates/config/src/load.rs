@@ -58,8 +58,8 @@ pub struct Findings {
     pub warnings: Vec<String>,
 }
 
-/// Looks whether a configuration can work on this machine: a function of [`crate::preflight`], or
-/// [`unsurveyed`].
+/// Checks whether a configuration can work on this machine: a function of the server's `preflight`,
+/// or [`unsurveyed`].
 pub type Survey<'s> = &'s dyn Fn(&Config) -> Findings;
 
 /// Checks nothing: for commands that only show a configuration.

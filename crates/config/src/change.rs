@@ -23,7 +23,7 @@ pub struct Change {
 }
 
 /// A value in TOML as a person writes it: a size with its unit.
-pub(crate) fn shown_value(path: &str, value: &str) -> String {
+pub fn shown_value(path: &str, value: &str) -> String {
     let bytes = value.parse().ok().filter(|_| keys::is_size(path));
     bytes.and_then(keys::written_size).unwrap_or_else(|| value.to_owned())
 }
@@ -157,11 +157,11 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
     merged
 }
 
-/// As [`settings`], to be shown: without secrets.
+/// All settings with their values as TOML, list entries by name; secrets are hidden.
 ///
 /// # Errors
 /// As [`between`].
-pub(crate) fn shown_settings(config: &Config) -> Result<Vec<(String, String)>, Error> {
+pub fn shown_settings(config: &Config) -> Result<Vec<(String, String)>, Error> {
     let settings = settings(config)?;
     Ok(settings.into_iter().map(|(path, value)| (path.clone(), shown(&path, Some(value)))).collect())
 }
@@ -184,7 +184,7 @@ pub fn settings_as_json(config: &Config) -> Result<serde_json::Map<String, serde
 }
 
 /// A value in TOML as JSON.
-pub(crate) fn as_json(value: &str) -> serde_json::Value {
+pub fn as_json(value: &str) -> serde_json::Value {
     toml::from_str::<toml::Table>(&format!("value = {value}"))
         .ok()
         .and_then(|mut table| table.remove("value"))

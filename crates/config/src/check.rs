@@ -13,7 +13,7 @@ use crate::acl::DEFAULT_USER;
 use crate::error::{Error, ErrorKind};
 
 /// The fewest bytes of a token: fewer can be guessed.
-pub(crate) const MIN_TOKEN_BYTES: usize = 16;
+pub const MIN_TOKEN_BYTES: usize = 16;
 
 /// The largest item that the engine can hold: one slab.
 const MAX_ITEM: ByteSize = ByteSize::mib(4);
@@ -56,7 +56,7 @@ pub(super) fn problems(config: &Config) -> Vec<String> {
 }
 
 /// Returns warnings about settings that can work but are probably not intended.
-pub(crate) fn warnings(config: &Config) -> Vec<String> {
+pub fn warnings(config: &Config) -> Vec<String> {
     let memory = config.memory();
     let above = config.all_pools().into_iter().filter_map(|pool| {
         let limit = pool.limit.set().filter(|limit| *limit > memory)?;
@@ -368,7 +368,7 @@ fn check_listener_tenants(config: &Config, listener: &ListenerConfig, problems: 
 }
 
 /// Why an address that other machines can reach is refused.
-pub(crate) fn remote(setting: &str, address: &Address) -> String {
+pub fn remote(setting: &str, address: &Address) -> String {
     format!(
         "{setting}: {address} can be reached from other machines, and nobody is asked who it is: whoever connects can \
          read, write and flush. Use a loopback address or a unix socket, add [[user]] with a password for listeners, or set \

@@ -6,10 +6,11 @@ use super::{Config, TenantSettings, check};
 
 /// A configuration with single settings changed, as far as they can be.
 #[derive(Clone, Debug)]
-pub(crate) struct Edited {
-    pub(crate) config: Config,
+pub struct Edited {
+    /// The configuration with the changes that can be made.
+    pub config: Config,
     /// All that is wrong with the change; if there is anything, nothing of it is made.
-    pub(crate) problems: Vec<String>,
+    pub problems: Vec<String>,
 }
 
 impl From<Config> for Edited {
@@ -19,7 +20,7 @@ impl From<Config> for Edited {
 }
 
 /// `config` with `settings` laid over it, the later over the earlier; checked.
-pub(crate) fn lay_over(config: &Config, settings: &[Override]) -> Edited {
+pub fn lay_over(config: &Config, settings: &[Override]) -> Edited {
     let mut edited = Edited::from(config.clone());
     for setting in settings {
         match load::apply(&edited.config, setting) {
@@ -34,7 +35,7 @@ pub(crate) fn lay_over(config: &Config, settings: &[Override]) -> Edited {
 impl Config {
     /// The configuration with these settings of a tenant, which is made if there is none of that
     /// name; checked.
-    pub(crate) fn with_tenant(&self, name: &str, settings: &[Override]) -> Edited {
+    pub fn with_tenant(&self, name: &str, settings: &[Override]) -> Edited {
         let mut config = self.clone();
         if !config.tenants.iter().any(|tenant| tenant.name == name) {
             config.tenants.push(TenantSettings::unlimited(name));
@@ -49,14 +50,14 @@ impl Config {
     }
 
     /// The configuration without that tenant.
-    pub(crate) fn without_tenant(&self, name: &str) -> Self {
+    pub fn without_tenant(&self, name: &str) -> Self {
         let mut config = self.clone();
         config.tenants.retain(|tenant| tenant.name != name);
         config
     }
 
     /// Why a tenant of this name cannot be shown or removed.
-    pub(crate) fn no_such_tenant(&self, name: &str) -> String {
+    pub fn no_such_tenant(&self, name: &str) -> String {
         if self.all_tenants().iter().any(|tenant| tenant.name == name) {
             return format!(
                 "tenant `{name}` has no [[tenant]]: it is there for as long as a listener names its pool"

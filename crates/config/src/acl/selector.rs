@@ -25,7 +25,8 @@ pub(super) struct Selector {
 
 /// Why something is not allowed; of several selectors the greatest is reported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Denied {
+pub enum Denied {
+    /// The command, whatever its arguments are.
     Command,
     /// The key.
     Key(Vec<u8>),

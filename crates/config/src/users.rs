@@ -59,7 +59,7 @@ impl UserSettings {
     ///
     /// # Errors
     /// All faults of the user, each beginning with the name of the setting.
-    pub(crate) fn rules(&self) -> Result<Rules, Vec<String>> {
+    pub fn rules(&self) -> Result<Rules, Vec<String>> {
         let rules = Rules::parse(&format!("on {}", self.rules.0))
             .map_err(|problem| format!("rules: {problem}{}", nearest_rule(&problem)));
         let hash = Some(self.password_hash.0.as_str()).filter(|hash| !hash.is_empty());
@@ -79,7 +79,7 @@ impl UserSettings {
     }
 
     /// Returns whether a client may be this user without a password.
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         self.rules().is_ok_and(|rules| rules.is_on && rules.needs_no_password)
     }
 }
@@ -124,7 +124,7 @@ impl Config {
     }
 
     /// Returns whether a client of that listener must authenticate before it may do anything.
-    pub(crate) fn needs_users_at(&self, listener: &ListenerConfig) -> bool {
+    pub fn needs_users_at(&self, listener: &ListenerConfig) -> bool {
         match listener.auth {
             Auto::Auto => self.needs_users(),
             Auto::Set(is_asked) => is_asked && !self.users.is_empty(),

@@ -1,6 +1,6 @@
 //! The settings of traces and of the collector that receives them.
 
-use axum::http::Uri;
+use http::Uri;
 use serde::{Deserialize, Serialize};
 
 /// True if this binary can send spans.

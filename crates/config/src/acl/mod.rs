@@ -7,10 +7,9 @@ mod password;
 mod rules;
 mod selector;
 
-pub use self::password::hash_password;
-pub(crate) use self::password::{Password, random};
-pub(crate) use self::rules::{Rules, hidden, joined};
-pub(crate) use self::selector::Denied;
+pub use self::password::{Password, hash_password, random};
+pub use self::rules::{Rules, hidden, joined};
+pub use self::selector::Denied;
 
 /// The user that a connection begins as.
-pub(crate) const DEFAULT_USER: &str = "default";
+pub const DEFAULT_USER: &str = "default";

@@ -14,19 +14,22 @@ use super::selector::{Denied, SYNTAX, Selector};
 /// Most selectors of a user.
 const MAX_SELECTORS: usize = 64;
 
-/// See the module.
+/// The rules of a user: its own, and those of its selectors. By default they allow nothing.
 #[derive(Clone, Default)]
-pub(crate) struct Rules {
-    pub(crate) is_on: bool,
-    pub(crate) needs_no_password: bool,
-    pub(crate) passwords: Vec<Password>,
+pub struct Rules {
+    /// True if clients may authenticate as the user.
+    pub is_on: bool,
+    /// True if any password authenticates the user.
+    pub needs_no_password: bool,
+    /// The passwords that authenticate the user.
+    pub passwords: Vec<Password>,
     own: Selector,
     selectors: Vec<Selector>,
 }
 
 impl Rules {
     /// Returns the rules of a user that may do everything, without a password.
-    pub(crate) fn everything() -> Self {
+    pub fn everything() -> Self {
         let mut rules = Self::default();
         for word in ["on", "nopass", "allkeys", "allchannels", "allcommands"] {
             let _ = rules.apply(word.as_bytes());
@@ -38,7 +41,7 @@ impl Rules {
     ///
     /// # Errors
     /// The first rule that is none, and why.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let mut rules = Self::default();
         let words: Vec<&[u8]> = text.split_whitespace().map(str::as_bytes).collect();
         for rule in joined(&words)? {
@@ -50,12 +53,12 @@ impl Rules {
     }
 
     /// Returns whether nothing is denied.
-    pub(crate) fn is_everything(&self) -> bool {
+    pub fn is_everything(&self) -> bool {
         self.own.is_everything()
     }
 
     /// Returns whether the user may read and write every key.
-    pub(crate) fn has_all_keys(&self) -> bool {
+    pub fn has_all_keys(&self) -> bool {
         self.own.has_all_keys()
     }
 
@@ -63,7 +66,7 @@ impl Rules {
     ///
     /// # Errors
     /// In Redis's words, why it is none.
-    pub(crate) fn apply(&mut self, rule: &[u8]) -> Result<(), &'static str> {
+    pub fn apply(&mut self, rule: &[u8]) -> Result<(), &'static str> {
         let text = std::str::from_utf8(rule).map_err(|_| SYNTAX)?;
         if let Some(inner) = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')) {
             let mut selector = Selector::default();
@@ -93,7 +96,8 @@ impl Rules {
         Ok(())
     }
 
-    pub(crate) fn add_password(&mut self, password: Password) {
+    /// Adds a password, which is needed from then on.
+    pub fn add_password(&mut self, password: Password) {
         self.needs_no_password = false;
         if !self.passwords.contains(&password) {
             self.passwords.push(password);
@@ -114,7 +118,7 @@ impl Rules {
     ///
     /// # Errors
     /// The part of the call that is denied.
-    pub(crate) fn check(&self, spec: &Spec, args: &[&[u8]]) -> Result<(), Denied> {
+    pub fn check(&self, spec: &Spec, args: &[&[u8]]) -> Result<(), Denied> {
         let Err(mut denied) = self.own.check(spec, args) else { return Ok(()) };
         for selector in &self.selectors {
             match selector.check(spec, args) {
@@ -126,7 +130,7 @@ impl Rules {
     }
 
     /// The flags, as `ACL GETUSER` shows them.
-    pub(crate) fn flags(&self) -> Vec<&'static str> {
+    pub fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.is_on { "on" } else { "off" }];
         if self.needs_no_password {
             flags.push("nopass");
@@ -136,14 +140,14 @@ impl Rules {
 
     /// The rules about commands, keys and channels: the user's own first, then those of each
     /// selector.
-    pub(crate) fn texts(&self) -> Vec<[String; 3]> {
+    pub fn texts(&self) -> Vec<[String; 3]> {
         let of =
             |selector: &Selector| [selector.commands_text(), selector.keys_text(), selector.channels_text()];
         std::iter::once(&self.own).chain(&self.selectors).map(of).collect()
     }
 
     /// All of it as a line of an ACL file, without the user's name.
-    pub(crate) fn line(&self) -> String {
+    pub fn line(&self) -> String {
         let mut line = self.flags().join(" ");
         for password in &self.passwords {
             let _ = write!(line, " #{}", password.shown());
@@ -160,7 +164,7 @@ impl Rules {
 ///
 /// # Errors
 /// In Redis's words, that parentheses are not closed.
-pub(crate) fn joined(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
+pub fn joined(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
     let mut rules: Vec<Vec<u8>> = Vec::new();
     let mut is_open = false;
     for word in words {
@@ -186,7 +190,7 @@ const BAD_HASH: &str =
     "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
 
 /// A rule as it may be shown: passwords and hashes are not.
-pub(crate) fn hidden(rule: &str) -> &str {
+pub fn hidden(rule: &str) -> &str {
     if rule.starts_with(['>', '<', '#', '!']) { "(hidden)" } else { rule }
 }
 
