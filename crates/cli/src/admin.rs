@@ -158,9 +158,9 @@ fn advice(url: &str, error: &ureq::Error) -> &'static str {
     }
     match error {
         ureq::Error::Protocol(_) if url.starts_with("http://") => {
-            "this is no admin server, or one that speaks TLS: --admin is its admin.address, with https:// if it has a certificate"
+            "this is not an admin server, or it expects TLS: --admin is its admin.address, with https:// if it has a certificate"
         }
-        ureq::Error::Protocol(_) => "this is no admin server: --admin is its admin.address",
+        ureq::Error::Protocol(_) => "this is not an admin server: --admin is its admin.address",
         ureq::Error::Timeout(_) => "the server does not answer: is it stopped, or very busy?",
         _ => "is the server running, and is --admin its admin.address?",
     }
@@ -206,7 +206,7 @@ pub(crate) fn assignments(settings: &[String]) -> Result<Map<String, Value>, Str
                 wanted.insert(name.trim().to_owned(), Value::String(value.trim().to_owned()));
             }
             None => {
-                mistakes.push(format!("`{setting}` is no setting: write NAME=VALUE, as in memory=512MiB"));
+                mistakes.push(format!("`{setting}` is not a setting: write NAME=VALUE, as in memory=512MiB"));
             }
         }
     }

@@ -27,7 +27,7 @@ pub(crate) fn config(ca: Option<&Path>, client: Option<(&Path, &Path)>) -> Resul
     if let Some((certificate, key)) = client {
         let key_text = read(key)?;
         let key = PrivateKey::from_pem(&key_text)
-            .map_err(|error| format!("{}: this is no private key in PEM: {error}", key.display()))?;
+            .map_err(|error| format!("{}: this is not a private key in PEM: {error}", key.display()))?;
         tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates(certificate)?, key)));
     }
     Ok(tls.build())

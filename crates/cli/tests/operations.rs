@@ -258,7 +258,7 @@ fn all_wrong_settings_of_a_change_are_told() {
     }
     assert_eq!(error.lines().count(), 4, "{error}");
     let error = refused(&["config", "set", "--admin", admin, "memory", "threads"]);
-    assert!(error.contains("`memory` is no setting") && error.contains("`threads` is no setting"), "{error}");
+    assert!(error.contains("`memory` is not a setting") && error.contains("`threads` is not a setting"), "{error}");
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn tenants_are_shown_made_changed_and_removed_by_commands() {
     let json = said(&tenant(&["show", "--json", "shop"]));
     assert!(json.starts_with('{') && json.contains(r#""weight":3"#), "{json}");
     let error = refused(&tenant(&["set", "shop", "wieght=3"]));
-    assert!(error.contains("did you mean `tenant.weight`?"), "{error}");
+    assert!(error.contains("did you mean `tenant.shop.weight`?"), "{error}");
     let error = refused(&tenant(&["set", "shop", "weight=0", "wieght=3", "limit=much", "burst_millis=0"]));
     for part in
         ["tenant.shop.weight: 0 is not", "`tenant.wieght`", "cannot be `much`", "tenant.shop.burst_millis: 0"]

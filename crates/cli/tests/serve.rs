@@ -81,7 +81,7 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
         }
         base::thread::sleep(Duration::from_millis(25));
     }
-    panic!("this did not come to hold: {what}");
+    panic!("timed out while waiting for: {what}");
 }
 
 /// On free ports, with a little memory.

@@ -191,7 +191,7 @@ fn check_reserves(config: &Config, problems: &mut Vec<String>) {
         && all > config.memory()
     {
         problems.push(format!(
-            "{}: the reserves of all pools and tenants come to {all}, and memory is {}; lower this one, which is the \
+            "{}: the reserves of all pools and tenants total {all}, and memory is {}; lower this one, which is the \
              largest, or others",
             setting(&largest.name),
             config.memory()
@@ -370,7 +370,7 @@ fn check_listener_tenants(config: &Config, listener: &ListenerConfig, problems: 
 /// Why an address that other machines can reach is refused.
 pub fn remote(setting: &str, address: &Address) -> String {
     format!(
-        "{setting}: {address} can be reached from other machines, and nobody is asked who it is: whoever connects can \
+        "{setting}: {address} can be reached from other machines, and no authentication is required: whoever connects can \
          read, write and flush. Use a loopback address or a unix socket, add [[user]] with a password for listeners, or set \
          allow_remote = true if the network is trusted"
     )
@@ -431,7 +431,7 @@ fn check_watch(watch: &Watch, problems: &mut Vec<String>) {
         ("request_log_one_in", watch.request_log_one_in),
     ];
     for (name, _) in shares.into_iter().filter(|(_, one_in)| *one_in == 0) {
-        problems.push(format!("watch.{name}: one in 0 is none; give at least 1"));
+        problems.push(format!("watch.{name}: must be at least 1"));
     }
 }
 

@@ -48,7 +48,7 @@ pub use error::{Error, ErrorKind};
 pub use print::render;
 pub use telemetry::Telemetry;
 pub use tenants::TenantSettings;
-pub use tls::{ClientAuth, TlsSettings, TlsVersion};
+pub use tls::{ClientAuth, NO_TLS_KEY, TlsSettings, TlsVersion};
 pub use users::{Secret, UserSettings};
 pub use values::{Address, Auto, Classes, FileMode, Listen, LogLevel, MonitorMode, Protocol};
 

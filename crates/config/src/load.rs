@@ -31,7 +31,9 @@ impl Override {
     /// If there is no `=`.
     pub fn parse(source: &str, assignment: &str) -> Result<Self, Error> {
         let (path, value) = assignment.split_once('=').ok_or_else(|| {
-            refuse(format!("{source}: `{assignment}` is no setting: write NAME=VALUE, as in memory=512MiB"))
+            refuse(format!(
+                "{source}: `{assignment}` is not a setting: write NAME=VALUE, as in memory=512MiB"
+            ))
         })?;
         Ok(Self { source: source.to_owned(), path: path.trim().to_owned(), value: value.trim().to_owned() })
     }
@@ -129,7 +131,10 @@ pub fn load_text(
         config.remove_idle_pool();
     }
     let findings = survey(&config);
-    check::problems(&config).iter().chain(&findings.problems).for_each(|problem| mistakes.place(problem));
+    let problems = check::problems(&config);
+    // Some are found by both.
+    let more = findings.problems.iter().filter(|problem| !problems.contains(problem));
+    problems.iter().chain(more).for_each(|problem| mistakes.place(problem));
     mistakes.into_result()?;
     let warnings = check::warnings(&config).into_iter().chain(findings.warnings).collect();
     Ok(Loaded { file: None, config, warnings })
@@ -205,11 +210,7 @@ fn from_environment(environment: &[(String, String)]) -> (Vec<Override>, Vec<Str
 /// If there is no such setting, or it cannot have that value.
 pub(super) fn apply(config: &Config, setting: &Override) -> Result<Config, Error> {
     if keys::find(&setting.path).is_none() {
-        return Err(refuse(format!(
-            "{}: {}",
-            setting.source,
-            read::unknown_key(&keys::plain(&setting.path))
-        )));
+        return Err(refuse(format!("{}: {}", setting.source, read::unknown_setting(&setting.path))));
     }
     let mut table = to_table(config)?;
     let value = read_value(&setting.value);

@@ -305,6 +305,19 @@ fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
+/// As [`unknown_key`], for a setting that may be that of a named entry: `tenant.shop.limt`.
+pub(super) fn unknown_setting(path: &str) -> String {
+    let plain = keys::plain(path);
+    if let Some((entry, setting)) = path.rsplit_once('.')
+        && let Some((list, _)) = entry.split_once('.').filter(|_| plain != path)
+        && let siblings = KEYS.iter().filter_map(|key| key.path.strip_prefix(list)?.strip_prefix('.'))
+        && let Some(near) = suggest::nearest(setting, siblings)
+    {
+        return format!("there is no setting `{path}`; did you mean `{entry}.{near}`?");
+    }
+    unknown_key(&plain)
+}
+
 /// The message about a setting that does not exist, with the one that was probably meant.
 pub(super) fn unknown_key(path: &str) -> String {
     let section = path.rsplit_once('.').map_or("", |(section, _)| section);

@@ -85,7 +85,7 @@ fn reserves_must_fit_into_limits_and_memory() {
         ),
         (
             "memory = \"64MiB\"\n[[tenant]]\nname = \"a\"\nreserve = \"40MiB\"\n[[pool]]\nname = \"b\"\nreserve = \"30MiB\"",
-            ["come to 70MiB", "memory is 64MiB"],
+            ["total 70MiB", "memory is 64MiB"],
         ),
     ] {
         let error = refusal(text);
@@ -228,7 +228,7 @@ name = \"shop\"
 [[user]]
 name = \"alice\"
 password_hash = \"none\"
-rules = \"nopass +gett\"
+rules = \"nopass +@reads +gett\"
 [[user]]
 name = \"bob\"
 
@@ -252,6 +252,7 @@ level = \"wran\"
         "f:16: tenant.shop.weight: 500 is not between 1 and 100",
         "f:18: tenant.name: two tenants are called `shop`",
         "f:22: user.alice.password_hash: ",
+        "f:23: user.alice.rules: `+@reads`: Unknown command or category name in ACL; did you mean `+@read`?",
         "f:23: user.alice.rules: `+gett`: Unknown command or category name in ACL; did you mean `+get`?",
         "f:25: user.bob.password_hash: it has none",
         "f:28: log.level: `wran` is none of error, warn, info, debug, trace; did you mean \"warn\"?",
@@ -403,9 +404,11 @@ fn a_wrong_override_names_its_source() {
     let error =
         load_text("", "", &environment, &Flags::default(), &unsurveyed).expect_err("refused").to_string();
     assert!(error.contains("MILLPOND_THREADS") && error.contains("lots"), "{error}");
-    for (assignment, part) in
-        [("memry=1GiB", "did you mean `memory`"), ("pool.other.limit=1GiB", "no `pool.other.limit`")]
-    {
+    for (assignment, part) in [
+        ("memry=1GiB", "did you mean `memory`"),
+        ("pool.other.limit=1GiB", "no `pool.other.limit`"),
+        ("tenant.shop.limt=1GiB", "did you mean `tenant.shop.limit`"),
+    ] {
         let flag = Override::parse("--set", assignment).expect("a setting");
         let error = load_text("", "", &[], &Flags { settings: vec![flag], ..Flags::default() }, &unsurveyed)
             .expect_err("refused")

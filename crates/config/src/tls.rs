@@ -8,6 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{Admin, Config, ListenerConfig};
 
+/// Why a section with `tls_certificate` alone is refused.
+pub const NO_TLS_KEY: &str = "there is a certificate without its key; name the key's file";
+
 /// How a listener speaks TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
@@ -57,8 +60,7 @@ pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
         let [certificate, key, client_ca] =
             [certificate, key, client_ca].map(|path| !path.as_os_str().is_empty());
         if certificate && !key {
-            problems
-                .push(format!("{name}.tls_key: there is a certificate without its key; name the key's file"));
+            problems.push(format!("{name}.tls_key: {NO_TLS_KEY}"));
         }
         if key && !certificate {
             problems.push(format!(

@@ -61,13 +61,15 @@ impl UserSettings {
     /// All faults of the user, each beginning with the name of the setting.
     pub fn rules(&self) -> Result<Rules, Vec<String>> {
         let rules = Rules::parse(&format!("on {}", self.rules.0))
-            .map_err(|problem| format!("rules: {problem}{}", nearest_rule(&problem)));
+            .map_err(|problems| problems.into_iter().map(|it| format!("rules: {it}{}", nearest_rule(&it))));
         let hash = Some(self.password_hash.0.as_str()).filter(|hash| !hash.is_empty());
         let password = hash.map(Password::of_setting).transpose();
         let password = password.map_err(|problem| format!("password_hash: {problem}"));
         let (mut rules, password) = match (rules, password) {
             (Ok(rules), Ok(password)) => (rules, password),
-            (rules, password) => return Err(rules.err().into_iter().chain(password.err()).collect()),
+            (rules, password) => {
+                return Err(rules.err().into_iter().flatten().chain(password.err()).collect());
+            }
         };
         if let Some(password) = password {
             rules.add_password(password);

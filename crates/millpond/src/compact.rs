@@ -322,7 +322,8 @@ fn buckets_of<K: Pod, V: Pod>(memory: ByteSize) -> Result<u32, Error> {
     let bucket_bytes = CompactCache::<K, V>::FORM.bucket_bytes as u64;
     let buckets = u32::try_from(memory.as_u64() / bucket_bytes).ok().filter(|buckets| *buckets > 0);
     buckets.ok_or_else(|| {
-        let context = format!("{memory} is no size for a compact cache with buckets of {bucket_bytes} bytes");
+        let context =
+            format!("{memory} is not a size for a compact cache with buckets of {bucket_bytes} bytes");
         Error::new(ErrorKind::Config, context)
     })
 }

@@ -34,7 +34,7 @@ impl Activated {
             let socket = tcp.or_else(unix).ok_or_else(|| {
                 Error::new(
                     ErrorKind::Listen,
-                    format!("socket {number} (`{name}`) that was handed over is no TCP or unix socket that listens"),
+                    format!("socket {number} (`{name}`) that was handed over is not a listening TCP or unix socket"),
                 )
             })?;
             sockets.push((name, socket));

@@ -38,7 +38,7 @@ const ANSWERED: Family = Family {
 };
 const PAUSES: Family = Family {
     name: "millpond_server_pauses",
-    help: "Times that a connection had to wait, by reason: others' turn, its client not reading, its tenant's rate, CLIENT PAUSE, a command that takes long, a wrong password.",
+    help: "Times that a connection had to wait, by reason: others' turn, its client not reading, its tenant's rate, CLIENT PAUSE, a slow command, a wrong password.",
 };
 const RECEIVED: Family =
     Family { name: "millpond_server_received_bytes", help: "Bytes received from clients." };

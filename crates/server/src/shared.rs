@@ -219,7 +219,7 @@ impl Shared {
                 listener,
                 %peer,
                 %error,
-                "TLS with a client has failed. Others that fail within a minute are told of at log.level = \"debug\" only."
+                "TLS with a client has failed. Others that fail within a minute are logged at log.level = \"debug\" only."
             );
         } else {
             tracing::debug!(listener, %peer, %error, "TLS with a client has failed.");

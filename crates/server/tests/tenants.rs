@@ -345,7 +345,7 @@ fn a_transaction_keeps_to_its_tenant() {
     ] {
         assert_eq!(resp(&mut shop, command), reply, "{command}");
     }
-    assert_eq!(shop.line(), "-ERR a transaction cannot turn to another tenant");
+    assert_eq!(shop.line(), "-ERR a transaction cannot switch to another tenant");
     assert_eq!(shop.line(), "+OK");
     resp(&mut shop, "SELECT 0");
     assert_eq!(resp(&mut shop, "GET k"), "$-1", "it was set in database 1");
@@ -642,7 +642,7 @@ fn the_admin_api_makes_changes_and_removes_tenants() {
             "/tenants/new",
             r#"{"weigth": 2}"#,
             "400",
-            "PUT /tenants/new: there is no setting `tenant.weigth`; did you mean `tenant.weight`?",
+            "PUT /tenants/new: there is no setting `tenant.new.weigth`; did you mean `tenant.new.weight`?",
         ),
         ("PUT", "/tenants/new", r#"{"weight": 0}"#, "400", "tenant.new.weight: 0 is not between"),
         ("PUT", "/tenants/new", r#"{"weight": "much"}"#, "400", "cannot be `much`"),
@@ -729,7 +729,7 @@ fn what_a_tenant_leaves_idle_others_use_until_it_wants_it() {
     assert!(metric(&server, r#"millpond_pool_slabs_reclaimed_total{pool="shop"}"#) >= 6);
     config.tenants[0].reserve = ByteSize::mib(90);
     let error = server.reload(&config).expect_err("too much");
-    assert!(error.to_string().contains("come to 114MiB, and memory is 96MiB"), "{error}");
+    assert!(error.to_string().contains("total 114MiB, and memory is 96MiB"), "{error}");
     // A tenant that came first with nothing reserved does not keep another from storing anything.
     config.tenants[0].reserve = ByteSize::new(0);
     config.tenants[1].reserve = ByteSize::new(0);

@@ -395,7 +395,7 @@ fn certificates_are_exchanged_while_serving_and_broken_ones_are_not() {
         ("server.key", "no key", "there is not a private key in it"),
         ("server.pem", "no certificate", "there is not a certificate in it"),
         ("server.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "cannot be read"),
-        ("server.pem", "-----BEGIN CERTIFICATE-----\nAAAA", "no good PEM"),
+        ("server.pem", "-----BEGIN CERTIFICATE-----\nAAAA", "not valid PEM"),
     ] {
         let good = std::fs::read(authority.file(file)).expect("the file");
         std::fs::write(authority.file(file), text).expect("broken");

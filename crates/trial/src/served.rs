@@ -307,7 +307,7 @@ fn write_config(
         addresses.insert(name, address);
     }
     let admin = config.entry("admin").or_insert_with(|| toml::Value::Table(toml::Table::new()));
-    let admin = admin.as_table_mut().context("`admin` is no table")?;
+    let admin = admin.as_table_mut().context("`admin` is not a table")?;
     if admin.get("enabled").and_then(toml::Value::as_bool) != Some(false) {
         addresses.insert(ADMIN.to_owned(), settle(admin, ADMIN, ports)?);
     }
@@ -320,7 +320,7 @@ fn write_config(
 fn settle(table: &mut toml::Table, name: &str, ports: &mut BTreeMap<String, u16>) -> Result<SocketAddr> {
     let text = table.get("address").and_then(toml::Value::as_str).unwrap_or("tcp://127.0.0.1:0");
     let parsed = text.strip_prefix("tcp://").and_then(|address| address.parse::<SocketAddr>().ok());
-    let mut address = parsed.with_context(|| format!("{name}: `{text}` is no address of TCP"))?;
+    let mut address = parsed.with_context(|| format!("{name}: `{text}` is not a TCP address"))?;
     if address.port() == 0 {
         if !ports.contains_key(name) {
             let port = free_port(ports)?;

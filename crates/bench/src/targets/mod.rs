@@ -111,7 +111,7 @@ pub enum Event<'a> {
 
 /// Bytes that are no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the server answered `{0}`, which is no reply of its protocol")]
+#[error("the server answered `{0}`, which is not a reply of its protocol")]
 pub struct WireError(pub String);
 
 /// Where a load is driven to. Parses from `embedded`, `null`, `memcached://host:port`,

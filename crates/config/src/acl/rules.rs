@@ -40,16 +40,17 @@ impl Rules {
     /// The rules of a text, over none.
     ///
     /// # Errors
-    /// The first rule that is none, and why.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// Each rule that is invalid, and why.
+    pub fn parse(text: &str) -> Result<Self, Vec<String>> {
         let mut rules = Self::default();
+        let mut problems = Vec::new();
         let words: Vec<&[u8]> = text.split_whitespace().map(str::as_bytes).collect();
-        for rule in joined(&words)? {
-            rules
-                .apply(&rule)
-                .map_err(|problem| format!("`{}`: {problem}", hidden(&String::from_utf8_lossy(&rule))))?;
+        for rule in joined(&words).map_err(|problem| vec![problem])? {
+            if let Err(problem) = rules.apply(&rule) {
+                problems.push(format!("`{}`: {problem}", hidden(&String::from_utf8_lossy(&rule))));
+            }
         }
-        Ok(rules)
+        if problems.is_empty() { Ok(rules) } else { Err(problems) }
     }
 
     /// Returns whether nothing is denied.
@@ -282,10 +283,12 @@ mod tests {
         );
         assert_eq!(check(&format!("{rules} clearselectors"), "get k"), key("k"));
         assert_eq!(check(&format!("{rules} reset"), "get k"), Err(Denied::Command));
-        let refused = |rules: &str| Rules::parse(rules).map(drop).expect_err("no rules");
+        let refused = |rules: &str| Rules::parse(rules).map(drop).expect_err("no rules").join("; ");
         assert_eq!(refused("(~k +get"), "Unmatched parenthesis in acl selector starting at '(~k +get'.");
         assert!(refused("(on)").contains("Syntax error") && refused("(+foo)").contains("Unknown command"));
         assert!(refused("&* &b").contains("resetchannels"));
+        let both = refused("~* +@reads +get +gett");
+        assert!(both.contains("`+@reads`") && both.contains("`+gett`"), "{both}");
     }
 
     #[test]
@@ -318,7 +321,7 @@ mod tests {
         ] {
             assert_eq!(Rules::default().apply(rule.as_bytes()), Err(problem), "{rule}");
         }
-        let error = Rules::parse("on <secret").map(drop).expect_err("there is no such password");
+        let error = Rules::parse("on <secret").map(drop).expect_err("there is no such password").join("; ");
         assert!(!error.contains("secret"), "{error}");
     }
 }

@@ -123,7 +123,7 @@ impl Handle {
     fn wrong_type(&self) -> Error {
         let Shape { kind, key_bytes, value_bytes } = self.shape;
         let context = format!(
-            "the item of `{}` is no {kind:?} with keys of {key_bytes} and values of {value_bytes} bytes, or is corrupt: \
+            "the item of `{}` is not a {kind:?} with keys of {key_bytes} and values of {value_bytes} bytes, or is corrupt: \
              open it as what it was made as, or remove it",
             self.name()
         );

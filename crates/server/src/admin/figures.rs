@@ -66,7 +66,7 @@ pub(super) const CLASS_FIGURES: &[Figure] = &[
     gauge(
         "unused_slab_bytes",
         "millpond_class_unused_slab_bytes",
-        "Bytes at the ends of slabs that are no chunk.",
+        "Bytes at the ends of slabs, too few for a chunk.",
         |c| c.unused_slab_bytes(),
     ),
     gauge(

@@ -191,7 +191,7 @@ fn server_metrics(shared: &Shared) -> Vec<Metric> {
         gauge("millpond_server_connections", "Connections that are open now.", connections),
         gauge(
             "millpond_server_tracking_clients",
-            "Connections that are told of changes of keys.",
+            "Connections that receive changes of keys.",
             vec![(vec![], shared.tracking.figures().0 as u64)],
         ),
         gauge(
@@ -206,7 +206,7 @@ fn server_metrics(shared: &Shared) -> Vec<Metric> {
         ),
         counter(
             "millpond_server_slow_requests",
-            "Requests that took long enough for the slow log.",
+            "Requests slow enough for the slow log.",
             vec![(vec![], shared.slow.total())],
         ),
         gauge(

@@ -84,7 +84,7 @@ impl axum::serve::Listener for PatientListener {
                         let _ = opening.send((stream, peer)).await;
                     }
                     Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS with an operator has failed."),
-                    Err(_) => tracing::debug!(%peer, "An operator's handshake took too long."),
+                    Err(_) => tracing::debug!(%peer, "A handshake with an admin client timed out."),
                 }
             });
         }

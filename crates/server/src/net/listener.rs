@@ -173,7 +173,7 @@ fn has_dead_socket(path: &Path) -> io::Result<bool> {
     if !metadata.file_type().is_socket() {
         return Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "there is a file of that name which is no socket",
+            "a file of that name exists and is not a socket",
         ));
     }
     let probe = open(AddressFamily::UNIX)?;

@@ -115,7 +115,7 @@ impl<'c> Long<'c> {
         if self.thread.is_none() {
             let ((jobs, to_do), (done, results)) = (channel(), channel());
             if let Err(error) = (self.start)(to_do, done) {
-                tracing::error!(%error, "There can be no thread for commands that take long; connections that ask for one are closed.");
+                tracing::error!(%error, "No thread for slow commands could be started; connections that send one are closed.");
                 return Err(job);
             }
             self.thread = Some((jobs, results));
@@ -198,7 +198,7 @@ fn serve<'c>(shared: &'c Shared, index: usize, jobs: &Receiver<Job<'c>>, done: S
     // Dropped before `wake`: who is woken by its end finds that there is nobody any more.
     let done = done;
     if let Err(error) = base::thread::run_when_idle() {
-        tracing::warn!(worker = index, %error, "Commands that take long do not give way to others.");
+        tracing::warn!(worker = index, %error, "The thread of slow commands keeps its priority: they may delay others.");
     }
     let bytes = (RECEIVE_BYTES + KEEP_BYTES) as u64 + TlsBuffers::BYTES;
     shared.cache.ledger().charge(Part::Connections, bytes);

@@ -90,6 +90,17 @@ fn a_pipe_is_no_file_for_a_log() {
 }
 
 #[test]
+fn a_certificate_without_its_key_is_one_mistake() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("a.pem");
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    fs::write(&file, own.cert.pem()).expect("a file");
+    let text = format!("[[listener]]\nname = \"a\"\ntls_certificate = \"{}\"\n", file.display());
+    let error = load(&text, &Flags::default(), &at_start).expect_err("no key");
+    assert_eq!(error, format!("f:2: listener.a.tls_key: {}", config::NO_TLS_KEY));
+}
+
+#[test]
 fn all_that_cannot_be_had_is_told_with_the_other_mistakes_each_with_its_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name).display().to_string();
@@ -125,7 +136,7 @@ fn all_that_cannot_be_had_is_told_with_the_other_mistakes_each_with_its_line() {
         "remove it to start with an empty one",
         "no interface has this address",
         "its folder does not exist",
-        "which is no socket",
+        "and is not a socket",
         "another server has it",
         "in line 2",
         "in line 4",

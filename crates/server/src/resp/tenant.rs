@@ -41,7 +41,7 @@ impl Commands<'_, '_> {
     /// Has the connection be another tenant's, from its next turn on.
     pub(super) fn turn_to(&mut self, account: Arc<Account>) -> Outcome {
         if self.client.is_executing && !Arc::ptr_eq(&account, self.account) {
-            return Err(Failure::new("ERR a transaction cannot turn to another tenant"));
+            return Err(Failure::new("ERR a transaction cannot switch to another tenant"));
         }
         let turned = Account::turn(self.account, account, self.info).map_err(|closed| match closed {
             Closed::Full => Failure::new("ERR max number of clients reached"),

@@ -109,7 +109,7 @@ fn options(words: &[&[u8]], commands: &Commands<'_, '_>) -> Result<(bool, Tracks
     }
     if is_broadcast && !commands.identity.user.rules.has_all_keys() {
         // It would be told of keys that it may not read.
-        return Err(Failure::new("NOPERM this user has no permissions to be told of all keys with a prefix"));
+        return Err(Failure::new("NOPERM this user has no permissions to track all keys with a prefix"));
     }
     tracks.which = which(before, is_broadcast, (is_in, is_out))?;
     if is_broadcast {

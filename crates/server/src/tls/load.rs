@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use config::{ClientAuth, TlsSettings, TlsVersion};
+use config::{ClientAuth, NO_TLS_KEY, TlsSettings, TlsVersion};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -26,8 +26,11 @@ pub(super) fn load(name: &str, settings: &TlsSettings) -> Result<Tls, Vec<String
     let refuse =
         |setting: &str, file: &Path, what: String| format!("{name}.{setting}: {}: {what}", file.display());
     let chain = chain(certificate).map_err(|what| refuse("tls_certificate", certificate, what));
-    let private = PrivateKeyDer::from_pem_file(key)
-        .map_err(|error| refuse("tls_key", key, pem_problem(&error, "a private key")));
+    let private = match key.as_os_str().is_empty() {
+        true => Err(format!("{name}.tls_key: {NO_TLS_KEY}")),
+        false => PrivateKeyDer::from_pem_file(key)
+            .map_err(|error| refuse("tls_key", key, pem_problem(&error, "a private key"))),
+    };
     let verifier = match client_ca.as_os_str().is_empty() {
         true => Ok(None),
         false => client_verifier(client_ca, *client_auth).map(Some),
@@ -111,6 +114,6 @@ fn pem_problem(error: &pem::Error, wanted: &str) -> String {
                 "there is not {wanted} in it; it should be in PEM, with a line that starts with -----BEGIN"
             )
         }
-        error => format!("it is no good PEM: {error}"),
+        error => format!("it is not valid PEM: {error}"),
     }
 }

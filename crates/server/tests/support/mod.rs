@@ -141,5 +141,5 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
         }
         base::thread::sleep(Duration::from_millis(25));
     }
-    panic!("this did not come to hold: {what}");
+    panic!("timed out while waiting for: {what}");
 }

@@ -160,7 +160,7 @@ fn traces(named: Option<&Path>) -> Result<Option<PathBuf>> {
     let holds_traces = |folder: &Path| folder.join("STATS.csv").is_file();
     match named {
         Some(folder) if !holds_traces(folder) => {
-            bail!("{} has no STATS.csv: it is no folder of traces", folder.display())
+            bail!("{} has no STATS.csv: it is not a folder of traces", folder.display())
         }
         Some(folder) => Ok(Some(folder.to_owned())),
         None => Ok(Some(PathBuf::from("../shared/traces")).filter(|folder| holds_traces(folder))),

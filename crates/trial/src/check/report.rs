@@ -55,9 +55,7 @@ impl Violation {
         let (name, what, proof) = match kind {
             ViolationKind::Order(wrong) => (wrong.name(), explain(wrong, record), proof(wrong)),
             ViolationKind::Damaged(size) => {
-                let what = format!(
-                    "a get returned {size} bytes that are no value as it was written: its checksum is wrong"
-                );
+                let what = format!("a get returned {size} bytes whose checksum is wrong");
                 ("torn", what, Vec::new())
             }
             ViolationKind::OtherKey(stamp) => {

@@ -64,7 +64,7 @@ pub fn execute(args: &SiegeArgs, out: &mut dyn Write) -> Result<()> {
         write!(out, "{report}")?
     }
     if !report.is_withstood() {
-        bail!("the server did not withstand the siege");
+        bail!("the server did not withstand the hostile load");
     }
     Ok(())
 }

@@ -284,7 +284,7 @@ impl Control {
     fn wait_until(&mut self, what: &str, holds: impl Fn(&Self) -> Result<bool>) -> Result<()> {
         let until = Clock::System.monotonic_nanos() + PATIENCE_NANOS;
         while !holds(self)? {
-            ensure!(Clock::System.monotonic_nanos() < until, "this did not come to hold: {what}");
+            ensure!(Clock::System.monotonic_nanos() < until, "timed out while waiting for: {what}");
             base::thread::sleep(LOOK);
         }
         Ok(())

@@ -128,7 +128,7 @@ impl SoakReport {
     fn fmt_process(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let memory = &self.memory;
         let verdict = match memory.is_flat {
-            None => "too short to judge",
+            None => "too short for a verdict",
             Some(true) => "flat",
             Some(false) => "GROWS",
         };

@@ -55,7 +55,7 @@ const PLAIN: Attack = Attack {
 pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "elsewhere",
-        about: "the flood of reads goes to another server, which gives way to everything",
+        about: "the flood of reads goes to another server, which does all other work first",
         is_elsewhere: true,
         prepare: flood::prepare_reads,
         threads: &[flood::reads],
@@ -78,7 +78,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "writes-elsewhere",
-        about: "the flood of writes goes to another server, which gives way to everything",
+        about: "the flood of writes goes to another server, which does all other work first",
         is_elsewhere: true,
         threads: &[flood::writes],
         ..PLAIN

@@ -127,5 +127,5 @@ pub(super) fn prepare(scene: &Scene, mut requests: Vec<u8>) -> Result<()> {
     command(&[b"ECHO", b"prepared"], &mut requests);
     converse(&mut stream, (&requests, b"$8\r\nprepared\r\n"), scene, 0)?
         .then_some(())
-        .context("the server takes too long")
+        .context("the server did not answer in time")
 }
