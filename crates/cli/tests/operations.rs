@@ -258,7 +258,10 @@ fn all_wrong_settings_of_a_change_are_told() {
     }
     assert_eq!(error.lines().count(), 4, "{error}");
     let error = refused(&["config", "set", "--admin", admin, "memory", "threads"]);
-    assert!(error.contains("`memory` is not a setting") && error.contains("`threads` is not a setting"), "{error}");
+    assert!(
+        error.contains("`memory` is not a setting") && error.contains("`threads` is not a setting"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -149,10 +149,11 @@ fn the_touch_of_an_item_leaves_what_has_come_in_its_place() {
         put(&cache, pool, b"k", b"old", &options);
         let old = keys.find(b"k").expect("there");
         put(&cache, pool, b"k", b"new", &options);
-        assert!(!keys.touch_item(&old, Expiry::After(10)));
+        assert!(keys.touch_item(old, Expiry::After(10)).is_err());
         let new = keys.find(b"k").expect("there");
         assert_eq!(new.expires_at(), None);
-        assert!(keys.touch_item(&new, Expiry::After(10)));
+        let touched = keys.touch_item(new, Expiry::After(10)).expect("it is current");
+        assert!(touched.is_current());
         assert_eq!(keys.find(b"k").expect("there").ttl_secs_left(), Some(10));
     }
 }

@@ -129,8 +129,8 @@ impl<'a, 'c> Value<'a, 'c> {
             found.note_access();
             return Some(Self::Shown(found));
         }
-        // It may have been removed since.
-        space.peek(key).map(|item| {
+        // It may have been removed since, or a collection put in its place.
+        space.peek(key).filter(|item| !item.is_structured()).map(|item| {
             item.note_access();
             Value::Held(item)
         })

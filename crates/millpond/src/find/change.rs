@@ -81,28 +81,31 @@ impl<'c> Keys<'c> {
                 }
                 return false;
             };
-            match self.touch_current(&old, expiry) {
-                Ok(true) => return true,
-                Ok(false) => {}
-                Err(_) => return false,
+            match self.touch_item(old, expiry) {
+                Ok(_) => return true,
+                // There is no memory for the copy.
+                Err(old) if old.is_current() => return false,
+                Err(_) => {}
             }
         }
     }
 
     /// As [`Self::touch`], for an item that was found: what has come in its place meanwhile is not
-    /// changed. `false`: it is not the item of its key any more, or the copy finds no memory.
-    pub fn touch_item(self, item: &ReadHandle<'_>, expiry: Expiry) -> bool {
-        self.touch_current(item, expiry).unwrap_or(false)
-    }
-
-    fn touch_current(self, item: &ReadHandle<'_>, expiry: Expiry) -> Result<bool, Error> {
+    /// changed. Returns the item, or the copy that has taken its place.
+    ///
+    /// # Errors
+    /// The item as it is: it is not the item of its key any more, or the copy finds no memory.
+    pub fn touch_item(self, item: ReadHandle<'c>, expiry: Expiry) -> Result<ReadHandle<'c>, ReadHandle<'c>> {
         if item.set_expiry(expiry) {
             // One that `widen` has just put a copy of aside may have been copied before.
             fence(Ordering::SeqCst);
-            return Ok(item.is_current());
+            return if item.is_current() { Ok(item) } else { Err(item) };
         }
         let options = ItemOptions { expiry, expirable: true, ..ItemOptions::default() };
-        Ok(self.widen(item, &options)?.is_some())
+        match self.widen(&item, &options) {
+            Ok(Some(copy)) => Ok(copy),
+            Ok(None) | Err(_) => Err(item),
+        }
     }
 
     /// The item of a key with a tag: `item` if it has one, or else a copy that takes its place,
@@ -132,8 +135,10 @@ impl<'c> Keys<'c> {
                 Ok(None) => {}
                 Err(_) => return Err(item),
             }
-            let Some(present) = self.peek(item.key()) else { return Err(item) };
-            item = present;
+            match self.peek(item.key()) {
+                Some(present) if !present.is_structured() => item = present,
+                _ => return Err(item),
+            }
         }
     }
 

@@ -39,18 +39,18 @@ pub(super) struct BinaryGet {
 }
 
 impl BinaryGet {
-    /// Answers with what was found under `key`.
+    /// Answers with what was found under `key`, and its compare-and-swap token.
     #[inline]
     pub(super) fn write<'c>(
         self,
         key: &[u8],
-        value: Option<Value<'_, 'c>>,
+        value: Option<(Value<'_, 'c>, u64)>,
         output: &mut Output<ReadHandle<'c>>,
     ) {
         let key = self.with_key.then_some(key);
         match value {
-            Some(value) => {
-                let (flags, cas) = (shown_flags(value.client_flags()), value.cas().unwrap_or(0));
+            Some((value, cas)) => {
+                let flags = shown_flags(value.client_flags());
                 output.compose(|out| {
                     reply::value_header(out, self.head, key, flags, value.len(), cas);
                 });

@@ -115,6 +115,12 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
+    /// Returns the compare-and-swap token of a value to be told to a client. One that was replaced
+    /// or removed before it got a token is told one that no item has.
+    pub(super) fn cas_of(&self, value: &Value<'_, 'c>) -> u64 {
+        value.cas().unwrap_or_else(|| self.shared.next_cas())
+    }
+
     /// For how long what ends then lives; at least 1, as 0 is for ever in traces.
     pub(super) fn ttl_secs(&self, exptime: Exptime) -> Option<u32> {
         match exptime.expiry(self.now_secs) {
@@ -125,23 +131,29 @@ impl<'c> Commands<'_, 'c> {
     }
 
     /// Changes the expiration time of an item that was found, and removes it if that is past. What
-    /// has been stored in its place meanwhile keeps its own.
-    pub(super) fn set_end(&self, item: &ReadHandle<'_>, end: EndsAt) {
-        let is_set = |item: &ReadHandle<'_>| match end {
+    /// has been stored in its place meanwhile keeps its own. Returns the item, or the copy of it
+    /// that is in its place.
+    pub(super) fn set_end(&self, item: ReadHandle<'c>, end: EndsAt) -> ReadHandle<'c> {
+        let set = |item: ReadHandle<'c>| match end {
             EndsAt::Later(expires_at) => self.keys().touch_item(item, engine_expiry(expires_at)),
-            EndsAt::Past => self.shared.cache.remove_matching(item),
+            EndsAt::Past if self.shared.cache.remove_matching(&item) => Ok(item),
+            EndsAt::Past => Err(item),
         };
-        if is_set(item) {
-            return;
-        }
+        let item = match set(item) {
+            Ok(item) => return item,
+            Err(item) => item,
+        };
         // A copy of it with a token, which another client has asked for.
         let is_copy = |present: &ReadHandle<'_>| !present.is_structured() && present[..] == item[..];
         while let Some(present) = self.keys().peek(item.key()).filter(is_copy) {
-            // If it is current yet, there is no memory for the change.
-            if is_set(&present) || present.is_current() {
-                return;
+            match set(present) {
+                Ok(present) => return present,
+                // There is no memory for the change.
+                Err(present) if present.is_current() => return present,
+                Err(_) => {}
             }
         }
+        item
     }
 
     /// Calls `act` with the bytes of `key`, decoded where the wire has base64.
@@ -253,10 +265,10 @@ impl<'c> Commands<'_, 'c> {
         let end = EndsAt::new(exptime, self.now_secs);
         // The access is recorded, as memcached does.
         let item = self.keys().find(key).filter(|item| !item.is_structured());
-        if let Some(item) = &item {
+        let item = item.map(|item| {
             item.note_access();
-            self.set_end(item, end);
-        }
+            self.set_end(item, end)
+        });
         self.counters.add(Counter::Touches, 1);
         self.counters.add(if item.is_some() { Counter::TouchHits } else { Counter::TouchMisses }, 1);
         let outcome = if item.is_some() { "hit" } else { "miss" };

@@ -134,20 +134,25 @@ impl<'c> Commands<'_, 'c> {
             Answer::Value { .. } | Answer::Binary(_) => "get",
         };
         self.note_read(command, key, value.as_ref().map(|value| value.len()), touch);
-        if let Some(exptime) = touch {
-            tally.touched += 1;
-            if let Some(Value::Held(item)) = &value {
-                tally.touch_hits += 1;
-                self.set_end(item, EndsAt::new(exptime, self.now_secs));
-            }
-        }
+        // First, as one that is removed gets none any more.
         if wants_cas {
             value = value.map(|value| self.with_token(value));
+        }
+        if let Some(exptime) = touch {
+            tally.touched += 1;
+            value = value.map(|value| match value {
+                Value::Held(item) => {
+                    tally.touch_hits += 1;
+                    Value::Held(self.set_end(item, EndsAt::new(exptime, self.now_secs)))
+                }
+                shown => shown,
+            });
         }
         match answer {
             Answer::Value { with_cas, last, .. } => {
                 if let Some(value) = value {
-                    write_value(key, value, with_cas, output);
+                    let cas = with_cas.then(|| self.cas_of(&value));
+                    write_value(key, value, cas, output);
                 }
                 if last {
                     output.write(Reply::End.as_bytes());
@@ -157,15 +162,20 @@ impl<'c> Commands<'_, 'c> {
                 self.counters.add(Counter::Meta, 1);
                 self.answer_meta_get(key, &flags, value, output);
             }
-            Answer::Binary(get) => get.write(key, value, output),
+            Answer::Binary(get) => {
+                let value = value.map(|value| {
+                    let cas = self.cas_of(&value);
+                    (value, cas)
+                });
+                get.write(key, value, output);
+            }
         }
     }
 }
 
 /// Writes `VALUE`, the data and its line end.
 #[inline]
-fn write_value<'c>(key: &[u8], value: Value<'_, 'c>, with_cas: bool, output: &mut Output<ReadHandle<'c>>) {
-    let cas = value.cas().filter(|_| with_cas);
+fn write_value<'c>(key: &[u8], value: Value<'_, 'c>, cas: Option<u64>, output: &mut Output<ReadHandle<'c>>) {
     let flags = shown_flags(value.client_flags());
     output.compose(|out| reply::value_header(out, key, flags, value.len(), cas));
     value.send(output);

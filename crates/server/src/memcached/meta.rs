@@ -59,7 +59,8 @@ impl<'c> Commands<'_, 'c> {
         self.note_read("mg", key, found.as_ref().map(|item| item.len()), flags.ttl());
         match (found, flags.vivify()) {
             (None, Some(exptime)) => match self.vivify(key, exptime, flags) {
-                Ok((item, created)) => self.answer_hit(key, request, item, before, created, output),
+                Ok(Some((item, created))) => self.answer_hit(key, request, item, before, created, output),
+                Ok(None) => answer_miss(key, request, output),
                 Err(error) => output.write(error.as_bytes()),
             },
             (None, None) => answer_miss(key, request, output),
@@ -98,7 +99,7 @@ impl<'c> Commands<'_, 'c> {
     ) {
         match value {
             Some(Value::Held(item)) if item.user_bits() != 0 => {
-                let told = self.tell(&item, flags, false);
+                let (item, told) = self.tell(item, flags, false);
                 self.write_hit(key, false, flags, Value::Held(item), told, output);
             }
             Some(value) => self.write_hit(key, false, flags, value, Told::default(), output),
@@ -110,13 +111,14 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// Creates the empty item that `N` asks for on a miss; true where it was this command that did.
+    /// Creates the empty item that `N` asks for on a miss; true if it was this command that did.
+    /// `None`: the key has a collection of a Redis client.
     fn vivify(
         &mut self,
         key: &[u8],
         exptime: Exptime,
         flags: &MetaFlags<'_>,
-    ) -> Result<(ReadHandle<'c>, bool), WireError> {
+    ) -> Result<Option<(ReadHandle<'c>, bool)>, WireError> {
         loop {
             let expires_at = match EndsAt::new(exptime, self.now_secs) {
                 EndsAt::Later(expires_at) => expires_at,
@@ -132,10 +134,10 @@ impl<'c> Commands<'_, 'c> {
                 .map_err(|error| allocation_error(&error))?;
             item.set_user_bits(TOKEN_SENT);
             if let Ok(created) = self.shared.cache.insert(item) {
-                return Ok((created, true));
+                return Ok(Some((created, true)));
             }
             if let Some(item) = self.keys().find(key) {
-                return Ok((item, false));
+                return Ok((!item.is_structured()).then_some((item, false)));
             }
         }
     }
@@ -150,7 +152,7 @@ impl<'c> Commands<'_, 'c> {
         output: &mut Output<ReadHandle<'c>>,
     ) {
         let flags = &request.flags;
-        let mut told = self.tell(&item, flags, created);
+        let (item, mut told) = self.tell(item, flags, created);
         told.before = before;
         if flags.ttl().is_some() {
             self.counters.add(Counter::Touches, 1);
@@ -161,7 +163,7 @@ impl<'c> Commands<'_, 'c> {
 
     /// Carries out, in the order of the flags, those that change the item or depend on how it is at
     /// that point.
-    fn tell(&self, item: &ReadHandle<'_>, flags: &MetaFlags<'_>, created: bool) -> Told {
+    fn tell(&self, mut item: ReadHandle<'c>, flags: &MetaFlags<'_>, created: bool) -> (ReadHandle<'c>, Told) {
         let mut told = Told::default();
         let mut expires_at = item.expires_at();
         let bits = item.user_bits();
@@ -171,7 +173,7 @@ impl<'c> Commands<'_, 'c> {
                 b'T' => {
                     if let Some(exptime) = flags.ttl() {
                         let end = EndsAt::new(exptime, self.now_secs);
-                        self.set_end(item, end);
+                        item = self.set_end(item, end);
                         expires_at = match end {
                             EndsAt::Later(expires_at) => expires_at,
                             EndsAt::Past => Some(self.now_secs),
@@ -185,12 +187,12 @@ impl<'c> Commands<'_, 'c> {
         }
         if created {
             told.marks.won = true;
-            return told;
+            return (item, told);
         }
         // The bit is set atomically, so that of all who ask at once exactly one is told to recache.
         let sent = if wins { item.set_user_bits(TOKEN_SENT) } else { bits } & TOKEN_SENT != 0;
         told.marks = MetaMarks { already_won: sent, stale: bits & STALE != 0, won: wins && !sent };
-        told
+        (item, told)
     }
 
     fn ends_before(&self, expires_at: Option<u32>, left: Exptime) -> bool {
@@ -220,7 +222,7 @@ impl<'c> Commands<'_, 'c> {
             key_is_base64,
             size: Some(item.len() as u64),
             ttl: told.ttl.or_else(|| Some(self.remaining(item.expires_at()))),
-            cas: item.cas(),
+            cas: flags.has(b'c').then(|| self.cas_of(&item)),
             client_flags: Some(crate::deadline::shown_flags(item.client_flags())),
             idle_secs: Some(told.before.last_access.map_or(0, idle)),
             fetched: Some(told.before.fetched),
@@ -259,7 +261,9 @@ impl<'c> Commands<'_, 'c> {
             });
         }
         loop {
-            let Some(old) = self.keys().peek(key) else { return Ok(MetaStatus::NotFound) };
+            let Some(old) = self.keys().peek(key).filter(|old| !old.is_structured()) else {
+                return Ok(MetaStatus::NotFound);
+            };
             if flags.compare_cas().is_some_and(|cas| Some(cas) != cas_of(&old)) {
                 return Ok(MetaStatus::Exists);
             }

@@ -1,5 +1,7 @@
 //! When keys end: `EXPIRE`, `TTL`, `PERSIST` and their relatives.
 
+use millpond::ReadHandle;
+
 use super::arguments::{End, Unit, arg, integer, is};
 use super::commands::{Change, Commands, flags_of};
 use super::writer::{Failure, Outcome, Writer};
@@ -64,13 +66,9 @@ impl<'c> Commands<'_, 'c> {
         self.tell_end(End::At(u64::try_from(end).unwrap_or(0)));
         let key = arg(args, 1);
         let as_of = |deadline| unless.holds(deadline, end).then_some(u64::try_from(end).ok());
-        if let Some(changed) =
-            self.end_collection(key, |deadline| as_of(deadline).map(|end| Some(end.unwrap_or(0))))?
-        {
-            w.truth(changed);
-            return Ok(());
-        }
-        let changed = self.modify(key, |old| {
+        let of_collection =
+            || self.end_collection(key, |deadline| as_of(deadline).map(|end| Some(end.unwrap_or(0))));
+        let of_string = |old: Option<&ReadHandle<'c>>| {
             let Some(old) = old.filter(|old| unless.holds(self.deadline_of(old).flatten(), end)) else {
                 return Ok(Change::Leave(false));
             };
@@ -81,26 +79,42 @@ impl<'c> Commands<'_, 'c> {
                     Ok(Change::Put(self.item_of(key, &[old], stamp)?, true))
                 }
             }
-        })?;
-        w.truth(changed);
+        };
+        w.truth(self.change_either(key, of_collection, of_string)?);
         Ok(())
     }
 
     pub(super) fn persist(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let key = arg(args, 1);
-        if let Some(changed) = self.end_collection(key, |deadline| deadline.map(|_| None))? {
-            w.truth(changed);
-            return Ok(());
-        }
-        let changed = self.modify(key, |old| {
+        let of_collection = || self.end_collection(key, |deadline| deadline.map(|_| None));
+        let of_string = |old: Option<&ReadHandle<'c>>| {
             let Some(old) = old.filter(|old| old.expires_at().is_some()) else {
                 return Ok(Change::Leave(false));
             };
             let stamp = Stamp::new(None, flags_of(old));
             Ok(Change::Put(self.item_of(key, &[old], stamp)?, true))
-        })?;
-        w.truth(changed);
+        };
+        w.truth(self.change_either(key, of_collection, of_string)?);
         Ok(())
+    }
+
+    /// Changes the collection of a key, or its string; anew if another client has put the one in
+    /// the place of the other meanwhile.
+    fn change_either(
+        &self,
+        key: &[u8],
+        of_collection: impl Fn() -> Result<Option<bool>, Failure>,
+        of_string: impl Fn(Option<&ReadHandle<'c>>) -> Result<Change<'c, bool>, Failure>,
+    ) -> Result<bool, Failure> {
+        loop {
+            if let Some(changed) = of_collection()? {
+                return Ok(changed);
+            }
+            match self.modify(key, &of_string) {
+                Err(failure) if failure == Failure::WRONG_TYPE => {}
+                changed => return changed,
+            }
+        }
     }
 
     /// Answers with the time to live, or the expiration time, of a key.

@@ -133,17 +133,20 @@ impl<'i> Round<'_, '_, 'i> {
             if let Some(len) = answer.array {
                 output.compose(|out| reply::array(out, len as usize));
             }
-            if answer.is_single
-                && found.is_some_and(|found| found.is_structured())
-                && commands.peek(key).is_some_and(|item| item.is_structured())
-            {
-                hits += 1;
-                gathered.note(answer, true);
-                return Writer { output, version }.failure(&Failure::WRONG_TYPE);
-            }
-            let value = found
+            let mut value = found
                 .and_then(|found| Value::of(found, space, key, false))
                 .filter(|value| !is_over(value.expires_at(), value.client_flags(), || commands.now_millis()));
+            if answer.is_single && found.is_some() && value.is_none() {
+                // A collection, or something that was replaced meanwhile.
+                value = match commands.peek(key) {
+                    Some(item) if item.is_structured() => {
+                        hits += 1;
+                        gathered.note(answer, true);
+                        return Writer { output, version }.failure(&Failure::WRONG_TYPE);
+                    }
+                    item => item.map(Value::Held),
+                };
+            }
             *if value.is_some() { &mut hits } else { &mut misses } += 1;
             gathered.note(answer, false);
             let command = if answer.is_single { "get" } else { "mget" };

@@ -187,6 +187,10 @@ fn memcached_clients_do_not_find_collections() {
     ask("gat 100 h", "END");
     ask("add h 0 0 1|x", "NOT_STORED");
     ask("append h 0 0 1|x", "NOT_STORED");
+    ask("mg h v N30 T2", "EN");
+    ask("mg h v N30 T-1", "EN");
+    ask("md h I", "NF");
+    ask("md h x", "NF");
     assert_eq!((resp.ask("HGET h f"), resp.ask("TTL h")), ("$v".to_owned(), ":-1".to_owned()));
     ask("set h 0 0 1|x", "STORED");
     assert_eq!((resp.ask("TYPE h"), resp.ask("GET h")), ("+string".to_owned(), "$x".to_owned()));
@@ -280,4 +284,92 @@ fn a_collection_that_grows_is_never_absent() {
     growers.into_iter().for_each(|grower| grower.join().expect("no panic"));
     is_done.store(true, Ordering::Relaxed);
     lookers.into_iter().for_each(|looker| looker.join().expect("no panic"));
+}
+
+/// A key that has a string or a set at every moment is never reported as absent.
+#[test]
+fn a_key_that_changes_its_type_is_never_absent() {
+    let (_server, address) = millpond();
+    let mut client = Client::connect(address);
+    client.ask("SADD src m");
+    client.ask("SET k v");
+    let is_done = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..2)
+        .map(|_| {
+            let is_done = Arc::clone(&is_done);
+            base::thread::spawn("writer", move || {
+                let both = [request("SET k v"), request("SUNIONSTORE k src")].concat();
+                let mut client = Client::connect(address);
+                while !is_done.load(Ordering::Relaxed) {
+                    client.send(both.repeat(20));
+                    (0..40).for_each(|_| drop(client.reply()));
+                }
+            })
+            .expect("a thread")
+        })
+        .collect();
+    let mut types = HashSet::new();
+    for _ in 0..1_500 {
+        client.send([request("GET k").repeat(20), request("TYPE k"), request("EXISTS k")].concat());
+        for _ in 0..20 {
+            let reply = client.reply();
+            assert!(reply == "$v" || reply.starts_with("-WRONGTYPE"), "{reply}");
+            types.insert(reply);
+        }
+        assert_ne!(client.reply(), "+none");
+        assert_eq!(client.reply(), ":1");
+    }
+    is_done.store(true, Ordering::Relaxed);
+    writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
+    assert_eq!(types.len(), 2, "{types:?}");
+}
+
+/// Redis clients put collections in the place of a string, and remove both: nobody is answered an
+/// empty string, which is never stored, nor an item without its token.
+#[test]
+fn nobody_reads_a_collection_as_a_string() {
+    let mut config = config();
+    config.listeners[0].protocol = Protocol::Auto;
+    let (_server, address) = start(config, Clock::System);
+    let is_done = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..2)
+        .map(|_| {
+            let is_done = Arc::clone(&is_done);
+            let changes = ["SET k value", "DEL k", "SADD k m", "DEL k"].map(request).concat();
+            base::thread::spawn("writer", move || {
+                let mut client = Client::connect(address);
+                while !is_done.load(Ordering::Relaxed) {
+                    client.send(changes.repeat(20));
+                    (0..80).for_each(|_| drop(client.reply()));
+                }
+            })
+            .expect("a thread")
+        })
+        .collect();
+    let mut resp = Client::connect(address);
+    let mut memcached = std::io::BufReader::new(std::net::TcpStream::connect(address).expect("a connection"));
+    for _ in 0..1_000 {
+        let asks = ["GET k", "EXPIRE k 100", "PERSIST k"].map(request).concat();
+        resp.send(asks.repeat(5));
+        for _ in 0..5 {
+            let reply = resp.reply();
+            assert!(["$value", "$-1"].contains(&reply.as_str()) || reply.starts_with("-WRONG"), "{reply}");
+            (0..2).for_each(|_| assert!(resp.reply().starts_with(':'), "no error"));
+        }
+        let asks = "get k\r\ngets k\r\ngats 100 k\r\nmg k c v\r\n".repeat(5) + "mn\r\n";
+        std::io::Write::write_all(memcached.get_mut(), asks.as_bytes()).expect("sent");
+        loop {
+            let mut line = String::new();
+            std::io::BufRead::read_line(&mut memcached, &mut line).expect("a line");
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                ["MN"] => break,
+                ["value" | "END" | "EN"] | ["VALUE", "k", "0", "5"] | ["VALUE", "k", "0", "5", _] => {}
+                ["VA", "5", cas] if cas.len() > 1 => {}
+                _ => panic!("{line}"),
+            }
+        }
+    }
+    is_done.store(true, Ordering::Relaxed);
+    writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
 }
