@@ -56,7 +56,7 @@ pub struct CurveArgs {
     #[arg(long, value_name = "N", default_value_t = curve::shards::DEFAULT_KEYS)]
     pub keys: usize,
     /// How a sample that has more or fewer requests than its share is corrected: none, count
-    /// (SHARDS_adj) or regression
+    /// (SHARDS_adj) or regression. The error that is told holds for count
     #[arg(long, value_name = "HOW", default_value = "count")]
     pub correction: Correction,
     /// The largest cache that is asked about, in bytes or with a unit; or in items
