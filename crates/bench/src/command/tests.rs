@@ -246,6 +246,22 @@ fn the_memory_that_is_told_for_a_hit_ratio_is_what_a_replay_needs() {
     let with_removals = requests.replace('\n', "\nabsent,delete,\n");
     std::fs::write(&file, format!("key,op,size\n{with_removals}")).expect("written");
     assert_eq!(memory(), without);
+    // Those of keys that are there cost hits, in the curve as in the replay.
+    let removing: String = requests
+        .lines()
+        .enumerate()
+        .map(|(i, line)| match line.split_once(',') {
+            Some((key, _)) if i % 2 == 0 => format!("{line}\n{key},delete,\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    std::fs::write(&file, format!("key,op,size\n{removing}")).expect("written");
+    let told = curve(&format!("{trace} --hits 99.9% --policy lru:0 --json")).expect("an answer");
+    let told: serde_json::Value = serde_json::from_str(&told).expect("json");
+    let most = told["answer"]["most_hits"].as_f64().expect("a ratio");
+    let replayed = json(&format!("replay --trace {trace} --memory 1GiB --policy lru:0 --json"));
+    let hit_ratio = replayed["hit_ratio"].as_f64().expect("a ratio");
+    assert!((most - hit_ratio).abs() < 0.02 && hit_ratio < 0.6, "{most} told, {hit_ratio} replayed");
     let text = curve(&format!("{} --hits 99.9%", sample())).expect("an answer");
     assert!(text.contains("no cache has them") && text.contains("memory of a whole cache"), "{text}");
 }

@@ -5,7 +5,7 @@ use protocol::memcached::{
     Exptime, MetaFacts, MetaFlags, MetaStatus, Reply, StoreCommand, StoreHeader, WireError, reply,
 };
 
-use super::commands::{Commands, EndsAt, engine_expiry};
+use super::commands::{Commands, EndsAt};
 use super::meta::{STALE, TOKEN_SENT};
 use super::respond;
 use crate::metrics::Counter;
@@ -159,7 +159,7 @@ impl<'c> Commands<'_, 'c> {
                 Ok(stored) => {
                     if stale {
                         // A stale replacement keeps the end of what it replaces.
-                        self.keys().touch(stored.key(), engine_expiry(old.expires_at()));
+                        self.set_end(stored, EndsAt::Later(old.expires_at()));
                     }
                     return Stored::Yes(cas);
                 }

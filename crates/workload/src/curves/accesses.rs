@@ -28,7 +28,7 @@ const FIRST_REQUESTS: usize = 10_000;
 /// Batches that may wait for the estimators.
 const WAITING: usize = 8;
 
-/// The treatment of the writes of a trace.
+/// The treatment of the writes of a trace. Deletions remove keys in each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writes {
     /// They count as requests, as in most published curves.
@@ -40,7 +40,7 @@ pub enum Writes {
     Ignore,
     /// They fill what a read has missed, and are not counted. A read fills what it misses itself if
     /// it tells a size, as a read that hit when the trace was taken; one that tells none fills
-    /// nothing. Removals count as such. So are a server's own logs.
+    /// nothing. So are a server's own logs.
     Fill,
 }
 
@@ -207,8 +207,8 @@ impl Source {
             (Op::Get, Writes::Fill) if request.size.is_none() => Kind::Lookup,
             (Op::Get, _) | (Op::Set, Writes::Count) => Kind::Read,
             (Op::Set, Writes::Refresh | Writes::Fill) => Kind::Write,
-            (Op::Delete, Writes::Fill) => Kind::Remove,
-            (Op::Set, Writes::Ignore) | (Op::Touch | Op::Delete, _) => return None,
+            (Op::Delete, _) => Kind::Remove,
+            (Op::Set, Writes::Ignore) | (Op::Touch, _) => return None,
         };
         let hash = key_hash(self.seed, &key_id(request.key).to_le_bytes());
         let size = match self.told_size(request) {
