@@ -131,6 +131,9 @@ impl AdminArguments {
         match answer.status().as_u16() {
             200..300 => Ok(text),
             401 => Err(format!("{url}: {}; set MILLPOND_ADMIN_TOKEN", text.trim_end())),
+            _ if text.trim().is_empty() => {
+                Err(format!("{url}: the admin server answered {}", answer.status()))
+            }
             // Several mistakes are a line each.
             _ => Err(text.trim_end().replace('\n', "\nmillpond: ")),
         }

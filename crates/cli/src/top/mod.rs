@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ratatui::buffer::Buffer;
+use ratatui::text::Span;
 
 use self::draw::Known;
 use self::sample::Sample;
@@ -79,7 +80,13 @@ fn plain(frame: &Buffer) -> String {
     let width = usize::from(frame.area.width).max(1);
     let mut text = String::new();
     for row in frame.content.chunks(width) {
-        let line: String = row.iter().map(|cell| cell.symbol()).collect();
+        let mut line = String::new();
+        let mut place = 0;
+        while let Some(cell) = row.get(place) {
+            line.push_str(cell.symbol());
+            // A wide character has the cells behind its own as well.
+            place += Span::raw(cell.symbol()).width().max(1);
+        }
         text.push_str(line.trim_end());
         text.push('\n');
     }

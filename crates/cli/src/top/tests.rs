@@ -2,6 +2,7 @@
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::draw::{Known, Screen, whole};
@@ -212,4 +213,11 @@ fn a_hot_key_is_shown_as_it_is_but_for_what_moves_the_cursor() {
     ] {
         assert_eq!(super::table::readable(encoded), shown);
     }
+}
+
+#[test]
+fn wide_characters_take_their_columns() {
+    let mut frame = Buffer::empty(ratatui::layout::Rect::new(0, 0, 8, 1));
+    frame.set_string(0, 0, "漢字|x", ratatui::style::Style::new());
+    assert_eq!(plain(&frame), "漢字|x\n");
 }
