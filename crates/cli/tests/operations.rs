@@ -311,9 +311,12 @@ fn tenants_are_shown_made_changed_and_removed_by_commands() {
     let error = refused(&tenant(&["set", "shop", "wieght=3"]));
     assert!(error.contains("did you mean `tenant.shop.weight`?"), "{error}");
     let error = refused(&tenant(&["set", "shop", "weight=0", "wieght=3", "limit=much", "burst_millis=0"]));
-    for part in
-        ["tenant.shop.weight: 0 is not", "`tenant.wieght`", "cannot be `much`", "tenant.shop.burst_millis: 0"]
-    {
+    for part in [
+        "tenant.shop.weight: 0 is not",
+        "`tenant.shop.wieght`",
+        "cannot be `much`",
+        "tenant.shop.burst_millis: 0",
+    ] {
         assert!(error.contains(part), "{part} in\n{error}");
     }
     assert_eq!(error.lines().count(), 4, "{error}");
