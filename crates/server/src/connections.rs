@@ -9,6 +9,7 @@ use config::acl::DEFAULT_USER;
 use crate::listener::ListenerState;
 use crate::mailbox::Token;
 use crate::peer::Peer;
+use crate::tenants::{Account, Closed};
 use crate::tls::Subject;
 
 /// The activity of a connection, for `stats conns`.
@@ -137,7 +138,7 @@ impl ConnectionInfo {
         now_secs: u32,
     ) -> Self {
         let activity = AtomicU8::new(Activity::Waiting as u8);
-        let tenant = listener.home.tenant.name.clone();
+        let tenant = listener.accounts.home.tenant.name.clone();
         let named = Mutex::new(Named { tenant, user: DEFAULT_USER.to_owned(), ..Named::default() });
         let active_secs = AtomicU32::new(now_secs);
         Self {
@@ -177,6 +178,18 @@ impl ConnectionInfo {
 
     pub(crate) fn named(&self) -> std::sync::MutexGuard<'_, Named> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Switches the connection from the account `own` to `next`. Returns whether these differ.
+    ///
+    /// # Errors
+    /// Why it cannot be `next`'s, and it stays what it is.
+    pub(crate) fn turn(&self, own: &mut Arc<Account>, next: Arc<Account>) -> Result<bool, Closed> {
+        let turned = Account::turn(own, next)?;
+        if turned {
+            self.named().tenant.clone_from(&own.tenant.name);
+        }
+        Ok(turned)
     }
 
     pub(crate) fn set_activity(&self, activity: Activity) {

@@ -28,7 +28,7 @@ pub(crate) enum Session<'c> {
 impl<'c> Session<'c> {
     /// One of the listener's tenant.
     pub(crate) fn new(info: Arc<ConnectionInfo>, settings: &Settings, users: &Users) -> Self {
-        let account = Arc::clone(&info.listener.home);
+        let account = Arc::clone(&info.listener.accounts.home);
         match info.listener.protocol {
             Protocol::Auto => Self::Undecided(info, account),
             Protocol::Resp => Self::of_resp(info, account, settings, users),

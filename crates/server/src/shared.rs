@@ -235,10 +235,10 @@ impl Shared {
     /// several, else at all.
     pub(crate) fn each_seen(&self, tenant: &Arc<Tenant>, mut look: impl FnMut(&ListenerCounters)) {
         if self.is_shared() {
-            let accounts = self.listeners.iter().filter_map(|listener| listener.account_of(tenant));
+            let accounts = self.listeners.iter().filter_map(|listener| listener.accounts.account_of(tenant));
             accounts.for_each(|account| look(&account.counters));
         } else {
-            self.listeners.iter().for_each(|listener| listener.each(&mut look));
+            self.listeners.iter().for_each(|listener| listener.accounts.each(&mut look));
         }
     }
 

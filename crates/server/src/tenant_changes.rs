@@ -88,7 +88,7 @@ pub(crate) fn bury(shared: &Shared) {
         if tenant.connections() > 0 {
             return true;
         }
-        shared.listeners.iter().for_each(|listener| listener.forget(tenant, shared.cache.ledger()));
+        shared.listeners.iter().for_each(|listener| listener.accounts.forget(tenant, shared.cache.ledger()));
         for event in Event::ALL {
             tenant.spikes.forget(event, shared.cache.ledger());
         }

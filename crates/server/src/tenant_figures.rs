@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::metrics::Counter;
+use crate::listener::ListenerState;
+use crate::metrics::{Counter, ListenerCounters};
 use crate::shared::Shared;
-use crate::tenants::{Tenant, sum};
+use crate::tenants::Tenant;
 
 /// The figures of a tenant at some moment.
 pub(crate) struct TenantFigures {
@@ -98,4 +99,10 @@ pub(crate) fn tenants(shared: &Shared) -> Vec<TenantFigures> {
         }
     };
     shared.directory().tenants.iter().map(of).collect()
+}
+
+/// The sum of what `of` reads of the counters of a tenant's clients, over all listeners.
+fn sum(listeners: &[Arc<ListenerState>], tenant: &Arc<Tenant>, of: impl Fn(&ListenerCounters) -> u64) -> u64 {
+    let account = |listener: &Arc<ListenerState>| listener.accounts.account_of(tenant);
+    listeners.iter().filter_map(account).map(|account| of(&account.counters)).sum()
 }

@@ -230,7 +230,7 @@ fn listener_counters(shared: &Shared) -> Vec<Metric> {
         let samples = shared.listeners.iter().map(|listener| {
             let mut labels = vec![("listener", listener.name.clone())];
             labels.extend(shown.labels.iter().map(|(label, value)| (*label, (*value).to_owned())));
-            (labels, Number::Whole(listener.total(*counter)))
+            (labels, Number::Whole(listener.accounts.total(*counter)))
         });
         match metrics.iter_mut().find(|metric| metric.name == shown.family.name) {
             Some(metric) => metric.samples.extend(samples),
@@ -243,7 +243,7 @@ fn listener_counters(shared: &Shared) -> Vec<Metric> {
         }
     }
     let commands = shared.listeners.iter().flat_map(|listener| {
-        listener.calls().into_iter().map(|(command, outcome, calls)| {
+        listener.accounts.calls().into_iter().map(|(command, outcome, calls)| {
             let labels = vec![
                 ("listener", listener.name.clone()),
                 ("command", command.to_owned()),

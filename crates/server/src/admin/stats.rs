@@ -162,13 +162,13 @@ fn listener_json(listener: &ListenerState) -> Value {
             name.push('_');
             name.push_str(value);
         }
-        counters.insert(name, json!(listener.total(*counter)));
+        counters.insert(name, json!(listener.accounts.total(*counter)));
     }
     json!({
         "name": listener.name,
         "address": listener.address.to_string(),
-        "pool": listener.home.tenant.pool.name,
-        "tenant": listener.home.tenant.name,
+        "pool": listener.accounts.home.tenant.pool.name,
+        "tenant": listener.accounts.home.tenant.name,
         "connections": listener.connections.load(Ordering::Relaxed),
         "counters": counters,
     })

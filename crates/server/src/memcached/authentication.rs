@@ -13,7 +13,6 @@ use super::Session;
 use crate::metrics::Counter;
 use crate::output::Output;
 use crate::shared::Shared;
-use crate::tenants::Account;
 use crate::turn::{Next, Turn};
 use crate::users::Late;
 
@@ -152,8 +151,8 @@ impl<'c> Session<'c> {
         let now = shared.clock.monotonic_nanos();
         let user = shared.users.authenticate(said.user, said.password, from, now).map_err(Some)?;
         if let Some(tenant) = shared.directory().tenant(&user.tenant) {
-            let account = self.info.listener.account(tenant);
-            Account::turn(&mut self.account, account, &self.info).map_err(|_| None)?;
+            let account = self.info.listener.accounts.account(tenant);
+            self.info.turn(&mut self.account, account).map_err(|_| None)?;
         }
         self.info.named().user.clone_from(&user.name);
         self.identity.become_user(user);

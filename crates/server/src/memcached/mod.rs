@@ -192,7 +192,7 @@ impl<'c> Session<'c> {
         let directory = info.listener.by_prefix.then(|| shared.directory());
         let route = directory
             .as_deref()
-            .map(|directory| Route::new(directory, own, account, &identity.user, &info.listener));
+            .map(|directory| Route::new(directory, own, account, &identity.user, &info.listener.accounts));
         let pool = &account.tenant.pool;
         let Some(passed) = pool.gate.pass() else { return Turn::LATER };
         let commands = Commands {

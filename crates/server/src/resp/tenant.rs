@@ -14,13 +14,14 @@ impl Commands<'_, '_> {
         let listener = &self.info.listener;
         let directory = self.shared.directory();
         let of_user = directory.tenant(&self.identity.user.tenant);
-        of_user.map_or_else(|| Arc::clone(&listener.home), |tenant| listener.account(tenant))
+        of_user
+            .map_or_else(|| Arc::clone(&listener.accounts.home), |tenant| listener.accounts.account(tenant))
     }
 
     /// Returns whether the connection may switch to the tenant.
     fn may_turn_to(&self, tenant: &Tenant) -> bool {
         tenant.name == self.home().tenant.name
-            || may_turn_to(&self.identity.user, &self.info.listener, tenant)
+            || may_turn_to(&self.identity.user, &self.info.listener.accounts, tenant)
     }
 
     /// Turns to the tenant with the database; 0 is the connection's own.
@@ -30,7 +31,7 @@ impl Commands<'_, '_> {
         } else {
             let directory = self.shared.directory();
             let tenant = directory.with_database(number).filter(|tenant| self.may_turn_to(tenant));
-            self.info.listener.account(tenant.ok_or(Failure::BAD_DATABASE)?)
+            self.info.listener.accounts.account(tenant.ok_or(Failure::BAD_DATABASE)?)
         };
         self.turn_to(account)?;
         self.client.database = number;
@@ -43,7 +44,7 @@ impl Commands<'_, '_> {
         if self.client.is_executing && !Arc::ptr_eq(&account, self.account) {
             return Err(Failure::new("ERR a transaction cannot switch to another tenant"));
         }
-        let turned = Account::turn(self.account, account, self.info).map_err(|closed| match closed {
+        let turned = self.info.turn(self.account, account).map_err(|closed| match closed {
             Closed::Full => Failure::new("ERR max number of clients reached"),
             Closed::Leaving => Failure::BAD_DATABASE,
         })?;
@@ -67,7 +68,7 @@ impl Commands<'_, '_> {
     }
 
     fn route<'r>(&'r self, directory: &'r Directory) -> Route<'r> {
-        Route::new(directory, self.account, self.present, &self.identity.user, &self.info.listener)
+        Route::new(directory, self.account, self.present, &self.identity.user, &self.info.listener.accounts)
     }
 
     /// The account that the request is to go to, where that is not the one of this turn.

@@ -13,6 +13,7 @@
 //!    one.
 //! 2. A listener's own tenant is never removed while the server runs.
 
+mod accounts;
 mod bucket;
 mod departing;
 mod details;
@@ -25,7 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use config::TenantSettings;
 
-pub(crate) use self::bucket::{Bucket, Rate};
+pub(crate) use self::accounts::{Account, Accounts};
+use self::bucket::{Bucket, Rate};
 pub(crate) use self::departing::Departing;
 pub(crate) use self::details::Counts;
 use self::details::Details;
@@ -33,11 +35,8 @@ pub(crate) use self::pause::{Pause, Paused};
 use self::prefixes::Prefixes;
 pub(crate) use self::route::{Route, go_on, may_turn_to};
 use crate::budget::TenantHeld;
-use crate::connections::ConnectionInfo;
 use crate::key_space::Pool;
 use crate::latency::TenantLatencies;
-use crate::listener::ListenerState;
-use crate::metrics::ListenerCounters;
 use crate::spikes::Spikes;
 
 /// One of those who share the server.
@@ -209,33 +208,6 @@ impl Tenant {
     }
 }
 
-/// The activity of one listener's clients as one tenant.
-pub(crate) struct Account {
-    pub(crate) tenant: Arc<Tenant>,
-    pub(crate) counters: ListenerCounters,
-}
-
-impl Account {
-    pub(crate) fn new(tenant: Arc<Tenant>) -> Self {
-        Self { tenant, counters: ListenerCounters::default() }
-    }
-
-    /// Has the connection `info`, which is `own`'s, be `next`'s. Says whether it was not yet.
-    ///
-    /// # Errors
-    /// Why it cannot be, and it stays what it is.
-    pub(crate) fn turn(own: &mut Arc<Self>, next: Arc<Self>, info: &ConnectionInfo) -> Result<bool, Closed> {
-        if Arc::ptr_eq(own, &next) {
-            return Ok(false);
-        }
-        next.tenant.open()?;
-        own.tenant.close();
-        info.named().tenant.clone_from(&next.tenant.name);
-        *own = next;
-        Ok(true)
-    }
-}
-
 /// All tenants, and the pools of the server, as they are at some moment.
 #[derive(Default)]
 pub(crate) struct Directory {
@@ -266,16 +238,6 @@ impl Directory {
 /// Returns whether a list of names contains this name, or `*` for all.
 pub(crate) fn names(list: &[String], name: &str) -> bool {
     list.iter().any(|listed| listed == "*" || listed == name)
-}
-
-/// The sum of what `of` reads of the counters of a tenant's clients, over all listeners.
-pub(crate) fn sum(
-    listeners: &[Arc<ListenerState>],
-    tenant: &Arc<Tenant>,
-    of: impl Fn(&ListenerCounters) -> u64,
-) -> u64 {
-    let account = |listener: &Arc<ListenerState>| listener.account_of(tenant);
-    listeners.iter().filter_map(account).map(|account| of(&account.counters)).sum()
 }
 
 #[cfg(test)]

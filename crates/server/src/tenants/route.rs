@@ -8,15 +8,15 @@
 
 use std::sync::Arc;
 
-use super::{Account, Directory, Tenant, names};
-use crate::listener::ListenerState;
+use super::{Account, Accounts, Directory, Tenant, names};
 use crate::users::User;
 
-/// Returns whether the listener's client, or its user, may switch to a tenant that is not its own.
-pub(crate) fn may_turn_to(user: &User, listener: &ListenerState, tenant: &Tenant) -> bool {
+/// Returns whether a client of the listener with these accounts, or its user, may switch to a
+/// tenant that is not its own.
+pub(crate) fn may_turn_to(user: &User, accounts: &Accounts, tenant: &Tenant) -> bool {
     // What a user has been given goes over what a listener has.
     let is_told = !user.tenant.is_empty() || !user.tenants.is_empty();
-    names(if is_told { &user.tenants } else { &listener.tenants }, &tenant.name)
+    names(if is_told { &user.tenants } else { &accounts.tenants }, &tenant.name)
 }
 
 /// The routing of a connection's requests to tenants.
@@ -27,7 +27,7 @@ pub(crate) struct Route<'a> {
     /// The account of the present turn.
     present: &'a Arc<Account>,
     user: &'a User,
-    listener: &'a ListenerState,
+    accounts: &'a Accounts,
 }
 
 /// Notes whose the next turn of a connection is, where that is to be another's.
@@ -43,9 +43,9 @@ impl<'a> Route<'a> {
         own: &'a Arc<Account>,
         present: &'a Arc<Account>,
         user: &'a User,
-        listener: &'a ListenerState,
+        accounts: &'a Accounts,
     ) -> Self {
-        Self { directory, own, present, user, listener }
+        Self { directory, own, present, user, accounts }
     }
 
     /// Returns the tenant of the key: the connection's own, unless the key belongs to another
@@ -53,7 +53,7 @@ impl<'a> Route<'a> {
     pub(crate) fn tenant(&self, key: &[u8]) -> &Arc<Tenant> {
         let own = &self.own.tenant;
         let is_allowed =
-            |tenant: &Tenant| tenant.name == own.name || may_turn_to(self.user, self.listener, tenant);
+            |tenant: &Tenant| tenant.name == own.name || may_turn_to(self.user, self.accounts, tenant);
         self.directory.prefixes.tenant(key, is_allowed).unwrap_or(own)
     }
 
@@ -65,6 +65,6 @@ impl<'a> Route<'a> {
             return None;
         }
         let is_own = Arc::ptr_eq(tenant, &self.own.tenant);
-        Some(if is_own { Arc::clone(self.own) } else { self.listener.account(tenant) })
+        Some(if is_own { Arc::clone(self.own) } else { self.accounts.account(tenant) })
     }
 }

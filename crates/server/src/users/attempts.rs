@@ -13,8 +13,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{hash, rng};
-
-use crate::tenants::Rate;
+use limit::Rate;
 
 /// Wrong passwords that are answered at once: three of them, and one more each second.
 const ATTEMPTS: Rate = Rate { per_sec: 1, burst_nanos: 4_000_000_000 };

@@ -58,7 +58,7 @@ impl Worker<'_> {
         });
         self.spare_descriptor = spare_descriptor();
         if let Some(state) = self.context.shared.listeners.get(number) {
-            state.home.counters.add(Counter::RefusedDescriptor, 1);
+            state.accounts.home.counters.add(Counter::RefusedDescriptor, 1);
         }
         refused.is_ok()
     }
@@ -67,11 +67,11 @@ impl Worker<'_> {
     pub(super) fn admit(&mut self, socket: OwnedFd, peer: Peer, number: usize) {
         let shared = self.context.shared;
         let Some(state) = shared.listeners.get(number) else { return };
-        state.home.counters.add(Counter::Accepted, 1);
+        state.accounts.home.counters.add(Counter::Accepted, 1);
         let open = shared.connections.fetch_add(1, Ordering::Relaxed);
-        if open >= self.context.settings.max_connections || state.home.tenant.open().is_err() {
+        if open >= self.context.settings.max_connections || state.accounts.home.tenant.open().is_err() {
             shared.connections.fetch_sub(1, Ordering::Relaxed);
-            state.home.counters.add(Counter::RefusedConnection, 1);
+            state.accounts.home.counters.add(Counter::RefusedConnection, 1);
             refuse(&socket, state);
             return;
         }
@@ -97,8 +97,8 @@ impl Worker<'_> {
             Ok(tls) => tls.map(Box::new),
             Err(error) => {
                 tracing::error!(listener = state.name, %error, "TLS cannot begin.");
-                state.home.counters.add(Counter::TlsOther, 1);
-                return self.uncount(state, &state.home, Counter::ClosedTls);
+                state.accounts.home.counters.add(Counter::TlsOther, 1);
+                return self.uncount(state, &state.accounts.home, Counter::ClosedTls);
             }
         };
         if tls.is_some() && self.context.tls.is_none() {
