@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use config::acl::DEFAULT_USER;
+use tenancy::{Account, Closed};
 
 use crate::listener::ListenerState;
 use crate::mailbox::Token;
 use crate::peer::Peer;
-use crate::tenants::{Account, Closed};
 use crate::tls::Subject;
 
 /// The activity of a connection, for `stats conns`.

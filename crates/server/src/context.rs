@@ -31,7 +31,7 @@ pub(crate) struct Context<'c> {
     pub(crate) key_buffer: KeyBuf,
     /// The buffers for encryption; there from the first connection with TLS on.
     pub(crate) tls: Option<Box<TlsBuffers>>,
-    /// The count of turns, so that one in [`crate::latency::ONE_IN`] is timed.
+    /// The count of turns, so that one in [`tenancy::latency::ONE_IN`] is timed.
     pub(crate) turns: u32,
     /// The present turn, if it is traced.
     pub(crate) sampled: Option<Sampled>,

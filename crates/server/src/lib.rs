@@ -7,24 +7,21 @@
 //! - `turn`, `context`, `output`, `mailbox`, `peer`: what sockets and sessions know of one another.
 //! - `session`: the protocol of a connection: `memcached` or `resp`, each with its commands on the
 //!   engine; `lookup`, which both use for lookups; `deadline`, expiry times to the millisecond.
-//! - `tenants`: the tenants that share the server, and how much each may use.
 //! - `tracking`: which connections have copies of which keys, and the reports of changes to them.
-//! - `users`, `access`: authentication and permissions of clients and of operators.
-//! - `several`: writes of several keys that are seen as a whole.
-//! - `shared`, `metrics`: the state that all threads see, and its parts: `settings`, `listener`,
-//!   `connections`, `key_space`, `budget` (the memory for connections), `maintenance`.
+//! - `access`: authentication and permissions of operators.
+//! - `shared`: the state that all threads see, and its parts: `settings`, `listener`,
+//!   `connections`, `maintenance`.
 //! - `tls`: certificates and keys, read and reported; the encryption itself is within `net`.
 //! - `admin`: HTTP for operators and for Prometheus.
 //! - `preflight`, `open`: checking and opening files and addresses.
 //! - `server`, `reload`, `tenant_changes`, `run`: starting, changing settings, stopping; signals.
 //!   `activation`, `notify`: the interface to a service manager.
-//! - `slow`, `spikes`, `latency`, `times`: slow requests, and the latency of all requests and of
-//!   each command.
+//! - `slow`: the log of slow requests.
 //! - `watching`, `requests`, `telemetry`: samples, and what of them is written to files and sent to
 //!   a collector.
 //!
 //! The settings, rules of access as data and the errors of the server are a crate of their own,
-//! [`config`].
+//! [`config`]. So are tenants and users, with what each may use and has used: [`tenancy`].
 //!
 //! # Invariants
 //! 1. Nothing that a client sends makes the server hold more than `limits` allow: not in a
@@ -40,7 +37,6 @@ mod access;
 mod activation;
 mod admin;
 mod banner;
-mod budget;
 mod changing;
 mod connections;
 mod context;
@@ -48,8 +44,6 @@ mod curves;
 mod deadline;
 mod described;
 mod detect;
-mod key_space;
-mod latency;
 mod listener;
 mod log;
 mod lookup;
@@ -58,7 +52,6 @@ mod mailbox;
 mod maintain;
 mod maintenance;
 mod memcached;
-mod metrics;
 mod monitoring;
 mod net;
 mod notify;
@@ -73,19 +66,14 @@ mod run;
 mod server;
 mod session;
 mod settings;
-mod several;
 mod shared;
 mod slow;
-mod spikes;
 mod telemetry;
 mod tenant_changes;
 mod tenant_figures;
-mod tenants;
-mod times;
 mod tls;
 mod tracking;
 mod turn;
-mod users;
 mod watching;
 
 pub use config::acl::hash_password;

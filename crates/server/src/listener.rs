@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicUsize};
 
 use config::{Address, Auto, ListenerConfig, Protocol};
+use tenancy::{Accounts, Tenant};
 
-use crate::tenants::{Accounts, Tenant};
 use crate::tls::TlsSlot;
 
 /// A listener as everyone but the accepting workers sees it.

@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use rustix::event::{EventfdFlags, eventfd};
+use tenancy::Tenant;
 
 use crate::peer::Peer;
-use crate::tenants::Tenant;
 
 /// Names a connection of a worker: generation in the upper half, slot in the lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -27,10 +27,11 @@ use base::hash::key_hash;
 use base::thread::Repeating;
 use base::{Clock, Ledger, Part, rng};
 use config::{Error, ErrorKind, Watch};
+use tenancy::Does;
+use tenancy::latency::Spoken;
 pub(crate) use writer::refuse_pipe;
 use writer::{Output, Writer};
 
-use crate::latency::Spoken;
 use crate::log::Seldom;
 
 /// The treatment of files that are written to, if their settings stay as they are.
@@ -47,27 +48,6 @@ const WRITE_EVERY: Duration = Duration::from_millis(100);
 const BUFFERED: usize = 2_048;
 /// The size of a buffered request's names of tenant and key, about, in bytes.
 const NAMES_BYTES: usize = 96;
-
-/// The effect of a request on its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Does {
-    Read,
-    Write,
-    Touch,
-    Remove,
-}
-
-impl Does {
-    /// As traces have it.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "get",
-            Self::Write => "set",
-            Self::Touch => "touch",
-            Self::Remove => "delete",
-        }
-    }
-}
 
 /// A request for a key that was answered.
 #[derive(Clone, Copy, Debug)]

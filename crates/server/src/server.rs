@@ -11,10 +11,11 @@ use config::{Address, Classes, Config, Error, ErrorKind, ListenerConfig, PoolSet
 use millpond::sizing::Tuning;
 use millpond::strategy::Strategy;
 use millpond::{Cache, CacheConfig, PoolConfig, SizeClassConfig};
+use tenancy::key_space::{Entrance, Pool};
+use tenancy::{Directory, Tenant};
 
 use crate::activation::Activated;
 use crate::admin::AdminServer;
-use crate::key_space::{Entrance, Pool};
 use crate::listener::ListenerState;
 use crate::machine;
 use crate::mailbox::{Mailbox, Message};
@@ -23,7 +24,6 @@ use crate::net::{Listener, Long, Worker};
 use crate::open::{self, Opened};
 use crate::requests::Files;
 use crate::shared::{Shared, WorkerState};
-use crate::tenants::{Directory, Tenant};
 use crate::tls;
 use crate::{maintain, tenant_changes};
 

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use config::Protocol;
 use millpond::ReadHandle;
+use tenancy::Account;
+use tenancy::latency::Spoken;
+use tenancy::users::Users;
 
 use crate::connections::ConnectionInfo;
 use crate::context::Context;
 use crate::detect::{Detected, detect};
-use crate::latency::Spoken;
 use crate::memcached;
 use crate::output::Output;
 use crate::resp;
 use crate::settings::Settings;
-use crate::tenants::Account;
 use crate::turn::{Next, Turn};
-use crate::users::Users;
 
 /// The protocol's side of a connection.
 pub(crate) enum Session<'c> {

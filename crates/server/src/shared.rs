@@ -6,28 +6,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use base::Clock;
 use config::Config;
 use millpond::{Cache, PoolStats};
+use tenancy::budget::Budget;
+use tenancy::latency::RequestLatencies;
+use tenancy::metrics::ListenerCounters;
+use tenancy::users::Entry;
+use tenancy::users::Users;
+use tenancy::{Departing, Directory, Paused, Tenant};
 
 use crate::access::AccessSlot;
-use crate::budget::Budget;
 use crate::changing::Changing;
 use crate::connections::{ConnectionInfo, Registry};
 use crate::described::describe;
-use crate::latency::RequestLatencies;
 use crate::listener::ListenerState;
 use crate::log::Seldom;
 use crate::mailbox::Mailbox;
 use crate::maintenance::Maintenance;
-use crate::metrics::ListenerCounters;
 use crate::monitoring::Monitoring;
 use crate::requests::RequestLog;
 use crate::settings::Settings;
 use crate::slow::SlowLog;
 use crate::telemetry::Tracing;
-use crate::tenants::{Departing, Directory, Paused, Tenant};
 use crate::tls::TlsSlot;
 use crate::tracking::Tracking;
-use crate::users::Entry;
-use crate::users::Users;
 use crate::watching::Watching;
 
 /// A worker's mailbox for other threads, and its load.

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use config::{Config, Error, ErrorKind, TenantSettings};
 use millpond::ErrorKind as EngineError;
+use tenancy::key_space::Pool;
+use tenancy::spikes::Event;
+use tenancy::{Directory, Tenant};
 
-use crate::key_space::Pool;
 use crate::shared::Shared;
-use crate::spikes::Event;
-use crate::tenants::{Directory, Tenant};
 
 /// The interval between checks whether a pool has been removed, and the most checks.
 const LOOK: Duration = Duration::from_millis(10);

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use tenancy::Tenant;
+use tenancy::metrics::{Counter, ListenerCounters};
+
 use crate::listener::ListenerState;
-use crate::metrics::{Counter, ListenerCounters};
 use crate::shared::Shared;
-use crate::tenants::Tenant;
 
 /// The figures of a tenant at some moment.
 pub(crate) struct TenantFigures {

@@ -26,9 +26,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use base::{ByteSize, Part};
 use millpond::watch::{Change, ChangeReader};
 use protocol::resp::{Version, reply};
+use tenancy::key_space::Pool;
 
 use crate::connections::ConnectionInfo;
-use crate::key_space::Pool;
 use crate::mailbox::{Message, Token};
 use crate::shared::Shared;
 

@@ -1,7 +1,7 @@
 //! A turn of a connection: its result, and the condition for the next one.
 
-use crate::metrics::Counter;
-use crate::users::Late;
+use tenancy::metrics::Counter;
+use tenancy::users::Late;
 
 /// A value of at least this many bytes that has not arrived whole is received straight into its
 /// item.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use config::{Error, ErrorKind, Watch};
 use millpond::Cache;
 use millpond::watch::{CurveConfig, Event, EventConfig, EventSink, EventThread, HotKeysConfig, TraceWriter};
+use tenancy::key_space::Pool;
 
-use crate::key_space::Pool;
 use crate::requests::refuse_pipe;
 
 /// How often events are written out.

@@ -48,8 +48,6 @@ const POLICIES: &[&str] = &["arc", "insertion", "lru", "s3fifo", "sieve", "tiny_
 const DISPATCHED: &str = "policies keep the contract, and do not know what dispatches to them";
 const RULES: &str = "rules are data that know no settings; hand in their text";
 const DRIVEN: &str = "connections are driven through `session`, whichever protocol they speak";
-const SHARED: &str = "tenants are shared by all protocols; hand in what the protocol knows";
-const ROWS: &str = "the facts of a command are rows of the crate `protocol`";
 const API: &str = "the admin API and the protocols use the same parts, and not one another";
 const PEERS: &str = "a front end serves one protocol; put what two need below both";
 const WIRE: &str = "a protocol is parsed on its own; put what two need beside them";
@@ -63,9 +61,6 @@ const DOORS: &[Door] = &[
     door("config", &["acl"], "users", RULES),
     door("server", &["net"], "resp", DRIVEN),
     door("server", &["net"], "memcached", DRIVEN),
-    door("server", &["tenants"], "resp", SHARED),
-    door("server", &["tenants"], "memcached", SHARED),
-    door("server", &["users", "times", "metrics"], "resp", ROWS),
     door("server", &["admin"], "resp", API),
     door("server", &["admin"], "memcached", API),
     door("server", &["resp"], "memcached", PEERS),

@@ -14,12 +14,12 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
+use tenancy::latency::{Histogram, Spoken, TenantLatencies};
+use tenancy::metrics::{Counter, RESP_COMMANDS};
 
 use super::figures::{CLASS_FIGURES, DEPARTURES, Figure};
 use crate::curves::Outlook;
-use crate::latency::{Histogram, Spoken, TenantLatencies};
 use crate::log::dropped_lines;
-use crate::metrics::{Counter, RESP_COMMANDS};
 use crate::shared::Shared;
 use crate::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
 use crate::tls::TlsSlot;

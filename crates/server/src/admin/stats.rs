@@ -7,12 +7,12 @@ use millpond::{CacheStats, ClassStats, PoolStats};
 use protocol::memcached::reply::shown_key;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
+use tenancy::latency::{Histogram, Spoken};
+use tenancy::metrics::Counter;
 
 use super::figures::{CLASS_FIGURES, DEPARTURES};
 use crate::curves::Outlook;
-use crate::latency::{Histogram, Spoken};
 use crate::listener::ListenerState;
-use crate::metrics::Counter;
 use crate::shared::Shared;
 use crate::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
 
@@ -94,7 +94,7 @@ fn head(shared: &Shared, stats: &CacheStats) -> Value {
 
 /// The hot keys of each pool, the hottest first; keys as in listings.
 pub(super) fn hot_keys(shared: &Shared) -> Value {
-    let of_pool = |pool: &std::sync::Arc<crate::key_space::Pool>| {
+    let of_pool = |pool: &std::sync::Arc<tenancy::key_space::Pool>| {
         let keys = shared.cache.hot_keys(pool.id, usize::MAX).unwrap_or_default();
         let shown = keys
             .iter()
@@ -106,7 +106,7 @@ pub(super) fn hot_keys(shared: &Shared) -> Value {
 
 /// The miss-ratio curve of each pool; null if none is learnt.
 pub(super) fn curves(shared: &Shared) -> Value {
-    let of_pool = |pool: &std::sync::Arc<crate::key_space::Pool>| {
+    let of_pool = |pool: &std::sync::Arc<tenancy::key_space::Pool>| {
         let learnt = shared.cache.curve(pool.id).ok().flatten();
         let shown = learnt.map_or(Value::Null, |learnt| {
             json!({

@@ -2,13 +2,14 @@
 
 use millpond::{ReadHandle, WriteHandle};
 use protocol::memcached::{ArithmeticRequest, Direction, Exptime, Reply, WireError, reply, write_u64};
+use tenancy::Does;
+use tenancy::metrics::Counter;
 
 use super::commands::{Commands, EndsAt};
 use super::respond;
 use super::store::{allocation_error, cas_of};
-use crate::metrics::Counter;
 use crate::output::Output;
-use crate::requests::{Asked, Does};
+use crate::requests::Asked;
 
 /// A change of a number.
 #[derive(Clone, Copy, Debug)]

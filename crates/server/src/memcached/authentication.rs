@@ -8,13 +8,13 @@ use millpond::ReadHandle;
 use protocol::http;
 use protocol::memcached::Reply;
 use protocol::memcached::binary::REQUEST_MAGIC;
+use tenancy::metrics::Counter;
+use tenancy::users::Late;
 
 use super::Session;
-use crate::metrics::Counter;
 use crate::output::Output;
 use crate::shared::Shared;
 use crate::turn::{Next, Turn};
-use crate::users::Late;
 
 /// The longest line, and the longest value, of one who is not known.
 const MAX_BYTES: usize = 1024;

@@ -10,6 +10,7 @@ use protocol::memcached::binary::{
     Arithmetic, Get, Head, Opcode, Packet, Parse, Refusal, Request, Status, Store, reply,
 };
 use protocol::memcached::{Exptime, Key, StoreCommand, StoreHeader, Tokens, WireError};
+use tenancy::metrics::Counter;
 
 use super::arithmetic::{self, Change, Changed};
 use super::commands::{Commands, EndsAt, Removed};
@@ -18,7 +19,6 @@ use super::store::{self, Stored, cas_of};
 use super::{Round, VERSION};
 use crate::deadline::shown_flags;
 use crate::lookup::Value;
-use crate::metrics::Counter;
 use crate::output::Output;
 use crate::turn::Next;
 

@@ -8,20 +8,20 @@ use millpond::{ItemOptions, ItemTag, Keys, ReadHandle};
 use protocol::memcached::{
     DeleteRequest, Expiry, Exptime, Key, KeyBuf, Reply, StoreCommand, StoreHeader, TouchRequest, WireError,
 };
+use tenancy::key_space::Pool;
+use tenancy::metrics::{Counter, ListenerCounters};
+use tenancy::users::User;
+use tenancy::{Does, Tenant};
 
 use super::respond;
 use super::store::cas_of;
 use crate::connections::ConnectionInfo;
-use crate::key_space::Pool;
 use crate::lookup::{TAGGED_FROM_BYTES, Value};
-use crate::metrics::{Counter, ListenerCounters};
 use crate::output::Output;
-use crate::requests::{Asked, Does, Notes};
+use crate::requests::{Asked, Notes};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::telemetry::{Sampled, Step};
-use crate::tenants::Tenant;
-use crate::users::User;
 
 /// The state that a command works with.
 pub(super) struct Commands<'a, 'c> {

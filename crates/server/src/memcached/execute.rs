@@ -1,9 +1,9 @@
 //! Execution of the requests that are not look-ups.
 
 use super::{NO_WATCH, Round, VERSION, respond};
-use crate::metrics::Counter;
 use crate::turn::Next;
 use protocol::memcached::{Reply, Request, ShutdownMode, WireError, reply};
+use tenancy::metrics::Counter;
 
 impl Round<'_, '_, '_> {
     /// Acts on a request that is not gathered.

@@ -5,13 +5,13 @@ use protocol::memcached::{
     Exptime, MetaCommand, MetaFacts, MetaFlags, MetaMarks, MetaRequest, MetaStatus, Remaining, WireError,
     reply,
 };
+use tenancy::metrics::Counter;
 
 use super::arithmetic::{Change, Changed};
 use super::commands::{Commands, EndsAt, Removed};
 use super::stats;
 use super::store::{allocation_error, cas_of};
 use crate::lookup::Value;
-use crate::metrics::Counter;
 use crate::output::Output;
 
 /// User bit of an item that is to be recached, though it may be served meanwhile.

@@ -30,6 +30,10 @@ use config::Protocol;
 use millpond::ReadHandle;
 use protocol::memcached::binary::{Parser as BinaryParser, REQUEST_MAGIC};
 use protocol::memcached::{Key, KeyBuf, Limits, MetaCommand, Parse, Parser, Reply, Request, WireError};
+use tenancy::latency::Spoken;
+use tenancy::metrics::Counter;
+use tenancy::users::{Identity, Users};
+use tenancy::{Account, Route, go_on};
 
 use self::authentication::Said;
 use self::commands::{Commands, EndsAt};
@@ -38,14 +42,10 @@ use self::incoming::Incoming;
 use self::lookup::Answer;
 use crate::connections::ConnectionInfo;
 use crate::context::Context;
-use crate::latency::Spoken;
 use crate::lookup::Batch;
-use crate::metrics::Counter;
 use crate::output::Output;
 use crate::settings::Settings;
-use crate::tenants::{Account, Route, go_on};
 use crate::turn::{Next, Turn};
-use crate::users::{Identity, Users};
 
 /// The answer to `version`: the memcached release whose behaviour is served, and our version.
 pub(crate) const VERSION: &str = concat!("1.6.18-millpond-", env!("CARGO_PKG_VERSION"));

@@ -15,15 +15,15 @@ use protocol::memcached::{
     Direction, Key, KeyBuf, MetaCommand, MetaRequest, Request, StoreCommand, StoreHeader, Tokens, binary,
 };
 use protocol::resp::commands::Counterpart;
+use tenancy::metrics::Counter;
+use tenancy::users::User;
 
 use super::authentication::Said;
 use super::binary::key_of as binary_key_of;
 use super::commands::Commands;
 use super::{Round, key_of, respond};
-use crate::metrics::Counter;
 use crate::output::Output;
 use crate::turn::Next;
-use crate::users::User;
 
 /// The commands that all must be allowed for a request.
 type Counterparts = &'static [Counterpart];
@@ -288,7 +288,7 @@ mod tests {
     use protocol::memcached::{Limits, Parse, Parser};
 
     use super::*;
-    use crate::users::Users;
+    use tenancy::users::Users;
 
     /// What a request is checked as.
     fn counterparts(line: &str) -> String {

@@ -1,9 +1,9 @@
 //! Input that is not a request, and values that have to be waited for.
 
 use super::{Round, refusal_counter};
-use crate::metrics::Counter;
 use crate::turn::{MIN_DIRECT_BYTES, Next};
 use protocol::memcached::{Parse, Refusal, StoreCommand, StoreHeader, WireError};
+use tenancy::metrics::Counter;
 
 impl<'i> Round<'_, '_, 'i> {
     /// Handles a parser result that is not a whole request.

@@ -15,16 +15,16 @@ use base::Part;
 use config::{Address, Config, Protocol};
 use millpond::{ClassStats, PoolStats, ReadHandle};
 use protocol::memcached::{Reply, Tokens, WireError, reply};
+use tenancy::Counts;
+use tenancy::metrics::Counter;
+use tenancy::users::Identity;
 
 use super::VERSION;
 use super::commands::Commands;
 use crate::curves::Outlook;
 use crate::listener::ListenerState;
-use crate::metrics::Counter;
 use crate::output::Output;
 use crate::tenant_figures::{TENANT_FIGURES, tenants};
-use crate::tenants::Counts;
-use crate::users::Identity;
 
 /// Most keys of `stats hotkeys`.
 const MAX_HOT_KEYS: usize = 50;

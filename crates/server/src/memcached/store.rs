@@ -4,13 +4,14 @@ use millpond::{ErrorKind, ReadHandle, WriteHandle};
 use protocol::memcached::{
     Exptime, MetaFacts, MetaFlags, MetaStatus, Reply, StoreCommand, StoreHeader, WireError, reply,
 };
+use tenancy::Does;
+use tenancy::metrics::Counter;
 
 use super::commands::{Commands, EndsAt};
 use super::meta::{STALE, TOKEN_SENT};
 use super::respond;
-use crate::metrics::Counter;
 use crate::output::Output;
-use crate::requests::{Asked, Does};
+use crate::requests::Asked;
 
 /// The outcome of a storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

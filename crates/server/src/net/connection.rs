@@ -16,20 +16,20 @@ use millpond::ReadHandle;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
+use tenancy::budget::Held;
+use tenancy::latency;
+use tenancy::metrics::Counter;
+use tenancy::{Account, Spent};
 
 use super::input::Input;
 use super::lanes::LaneId;
 use super::retry;
 use super::tls::TlsStream;
-use crate::budget::Held;
 use crate::connections::{Activity, ConnectionInfo};
 use crate::context::Context;
-use crate::latency;
-use crate::metrics::Counter;
 use crate::output::{Output, Sent};
 use crate::session::Session;
 use crate::telemetry::Over;
-use crate::tenants::{Account, Spent};
 use crate::tls::Subject;
 use crate::turn::{Next, Turn};
 

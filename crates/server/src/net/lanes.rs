@@ -15,9 +15,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use limit::DeficitRoundRobin;
+use tenancy::{Spent, Tenant};
 
 use crate::mailbox::Token;
-use crate::tenants::{Spent, Tenant};
 
 /// The cost that a lane of weight 1 may spend in a round.
 const QUANTUM: i64 = 48;
@@ -290,12 +290,17 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use config::TenantSettings;
+    use tenancy::key_space::Pool;
 
     use super::*;
-    use crate::key_space::Pool;
 
     fn tenants<const N: usize>(weights: [u32; N]) -> [Arc<Tenant>; N] {
-        let pool = Pool::alone();
+        let cache = millpond::Cache::new(millpond::CacheConfig {
+            memory: base::ByteSize::mib(16),
+            ..millpond::CacheConfig::default()
+        });
+        let id = cache.expect("a cache").add_pool(millpond::PoolConfig::default()).expect("a pool");
+        let pool = Arc::new(Pool { name: "p".to_owned(), id, gate: Arc::default() });
         weights.map(|weight| {
             let settings = TenantSettings { weight, ..TenantSettings::unlimited("t") };
             Arc::new(Tenant::new(&settings, Arc::clone(&pool)))

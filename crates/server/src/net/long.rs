@@ -25,14 +25,14 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use base::Part;
+use tenancy::key_space::Pool;
+use tenancy::metrics::Counter;
 
 use super::connection::{Connection, Step};
 use super::lanes::LaneId;
 use crate::context::{Context, RECEIVE_BYTES};
-use crate::key_space::Pool;
 use crate::mailbox::Message;
 use crate::mailbox::Token;
-use crate::metrics::Counter;
 use crate::output::KEEP_BYTES;
 use crate::settings::Settings;
 use crate::shared::Shared;

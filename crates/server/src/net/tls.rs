@@ -21,9 +21,9 @@ use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 use rustls::{AlertDescription, HandshakeKind, ServerConfig};
+use tenancy::metrics::Counter;
 
 use super::retry;
-use crate::metrics::Counter;
 use crate::output::{Output, Sent};
 use crate::tls::{RECORDS, TlsBuffers};
 

@@ -24,6 +24,8 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown};
+use tenancy::metrics::Counter;
+use tenancy::{Spent, Tenant};
 
 use super::connection::{Connection, Step};
 use super::lanes::{LaneId, Lanes};
@@ -34,11 +36,9 @@ use crate::context::{Context, RECEIVE_BYTES};
 use crate::listener::ListenerState;
 use crate::mailbox::Message;
 use crate::mailbox::Token;
-use crate::metrics::Counter;
 use crate::output::KEEP_BYTES as SPARE_OUTPUT_BYTES;
 use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::tenants::{Spent, Tenant};
 use crate::tls::TlsBuffers;
 
 /// Events that are fetched at a time.

@@ -7,9 +7,9 @@ use config::acl::{DEFAULT_USER, Denied, random};
 use super::arguments::{arg, integer, is, subcommand};
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
-use crate::metrics::Counter;
-use crate::users::User;
 use protocol::resp::commands::{Category, Spec, names_with};
+use tenancy::metrics::Counter;
+use tenancy::users::User;
 
 /// The flags of `ACL GENPASS`: bits by default, and at most.
 const PASSWORD_BITS: i64 = 256;

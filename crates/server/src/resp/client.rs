@@ -3,8 +3,8 @@
 use protocol::resp::{Version, reply};
 
 use super::tracking::Tracks;
-use crate::users::Late;
 use protocol::resp::commands::Spec;
+use tenancy::users::Late;
 
 /// The client's choice of replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use super::arguments::{arg, integer, is};
 use super::commands::Commands;
 use super::listing::cursor;
 use super::writer::{Failure, Outcome, Writer};
-use crate::metrics::Counter;
 use protocol::resp::glob::matches;
+use tenancy::metrics::Counter;
 
 /// Bytes that a reply with members may have which are not all of one collection.
 pub(super) const MAX_REPLY_BYTES: usize = 16 << 20;

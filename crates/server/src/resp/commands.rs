@@ -11,18 +11,18 @@ use super::notes::Told;
 use super::writer::{Failure, Outcome, Writer};
 use crate::connections::ConnectionInfo;
 use crate::deadline::{Stamp, deadline, is_over};
-use crate::key_space::Pool;
 use crate::lookup::TAGGED_FROM_BYTES;
-use crate::metrics::{Counter, ListenerCounters};
 use crate::output::Output;
 use crate::requests::Notes;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::telemetry::Sampled;
-use crate::tenants::{Account, Directory, Paused};
 use crate::turn::Next;
-use crate::users::Identity;
 use protocol::resp::commands::{Command, Spec};
+use tenancy::key_space::Pool;
+use tenancy::metrics::{Counter, ListenerCounters};
+use tenancy::users::Identity;
+use tenancy::{Account, Directory, Paused};
 
 /// The state that a command works with.
 pub(super) struct Commands<'a, 'c> {

@@ -2,6 +2,7 @@
 
 use protocol::resp::commands::Connection;
 use protocol::resp::{Version, number, reply};
+use tenancy::users::Identity;
 
 use super::arguments::{arg, integer, is, subcommand};
 use super::client::{Client, Replies};
@@ -9,7 +10,6 @@ use super::commands::Commands;
 use super::info::REDIS_VERSION;
 use super::writer::{Failure, Outcome, Writer};
 use crate::described::describe;
-use crate::users::Identity;
 
 impl<'c> Commands<'_, 'c> {
     pub(super) fn run_connection(

@@ -4,13 +4,13 @@
 use protocol::http;
 use protocol::resp::commands::{BadSubcommand, Command, Connection, Cost, Isolation, Spec, Transactions};
 use protocol::resp::reply;
+use tenancy::metrics::Counter;
 
 use super::client::Replies;
 use super::introspect;
 use super::listing::Walk;
 use super::round::{Done, Round};
 use super::writer::Failure;
-use crate::metrics::Counter;
 use crate::turn::Next;
 
 impl<'i> Round<'_, '_, 'i> {

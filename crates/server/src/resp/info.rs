@@ -12,10 +12,10 @@ use super::arguments::{is, subcommand};
 use super::commands::Commands;
 use super::settings::fitting;
 use super::writer::{Outcome, Writer};
-use crate::metrics::ERROR_CODES;
-use crate::metrics::{CommandFigures, Counter, Ended, ListenerCounters};
-use crate::tenants::Tenant;
 use protocol::resp::commands::{NUMBERS, name_of};
+use tenancy::Tenant;
+use tenancy::metrics::ERROR_CODES;
+use tenancy::metrics::{CommandFigures, Counter, Ended, ListenerCounters};
 
 /// The release of Redis whose behaviour is served; clients choose features by it.
 pub(super) const REDIS_VERSION: &str = "7.0.15";

@@ -3,12 +3,12 @@
 use millpond::ReadHandle;
 use millpond::structured::Collection;
 use protocol::resp::commands::Generic;
+use tenancy::metrics::Counter;
 
 use super::arguments::{Unit, arg, integer, is};
 use super::commands::{Commands, stamp_of};
 use super::listing::Walk;
 use super::writer::{Failure, Outcome, Writer};
-use crate::metrics::Counter;
 
 impl<'c> Commands<'_, 'c> {
     pub(super) fn run_key(&mut self, command: Generic, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use super::arguments::{arg, is, subcommand};
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
-use crate::spikes::{Event, Series};
 use protocol::resp::commands::{NUMBERS, name_of, numbers_named};
+use tenancy::spikes::{Event, Series};
 
 /// Columns of a graph; what is more goes below.
 const COLUMNS: usize = 80;
@@ -215,7 +215,7 @@ fn help(w: &mut Writer<'_, '_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spikes::Spike;
+    use tenancy::spikes::Spike;
 
     #[test]
     fn a_graph_is_drawn_as_redis_draws_it() {

@@ -4,7 +4,9 @@
 use super::arguments::End;
 use super::commands::Commands;
 use super::set::Setter;
-use crate::requests::{Asked, Does};
+use tenancy::Does;
+
+use crate::requests::Asked;
 use crate::telemetry::Step;
 use protocol::resp::commands::{Command, Generic, Spec, Str};
 

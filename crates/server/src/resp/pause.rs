@@ -7,8 +7,8 @@ use super::arguments::{arg, integer, is};
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
 use crate::mailbox::Message;
-use crate::tenants::Paused;
 use protocol::resp::commands::{Command, Spec, Transactions};
+use tenancy::Paused;
 
 impl<'c> Commands<'_, 'c> {
     pub(super) fn pause(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {

@@ -9,6 +9,8 @@ use millpond::watch::set_author;
 use protocol::http;
 use protocol::resp::commands::{Command, Spec, Str};
 use protocol::resp::{Parse, Parser, ProtocolError, reply};
+use tenancy::Account;
+use tenancy::metrics::Counter;
 
 use super::client::Replies;
 use super::commands::Commands;
@@ -18,9 +20,7 @@ use super::listing::Listing;
 use super::timing::Gathered;
 use super::writer::{Failure, Writer};
 use crate::lookup::Batch;
-use crate::metrics::Counter;
 use crate::output::Output;
-use crate::tenants::Account;
 use crate::turn::{Next, Turn};
 
 /// Below so much time in the slow log lookups are timed one by one. Together they take less.

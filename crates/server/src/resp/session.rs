@@ -5,6 +5,10 @@ use std::sync::Arc;
 
 use millpond::ReadHandle;
 use protocol::resp::{Limits, Parser};
+use tenancy::latency::{ONE_IN, Spoken};
+use tenancy::metrics::Counter;
+use tenancy::users::{Identity, Users};
+use tenancy::{Account, go_on};
 
 use super::client::Client;
 use super::commands::Commands;
@@ -15,14 +19,10 @@ use super::round::Round;
 use super::timing::Gathered;
 use crate::connections::ConnectionInfo;
 use crate::context::Context;
-use crate::latency::{ONE_IN, Spoken};
 use crate::lookup::Batch;
-use crate::metrics::Counter;
 use crate::output::Output;
 use crate::settings::Settings;
-use crate::tenants::{Account, go_on};
 use crate::turn::{Next, Turn};
-use crate::users::{Identity, Users};
 
 /// The longest argument of a client that has not said who it is, as in Redis.
 const MAX_UNAUTHENTICATED_BULK_BYTES: usize = 16 << 10;

@@ -2,13 +2,13 @@
 
 use millpond::{ReadHandle, WriteHandle};
 use protocol::resp::commands::{Command, Str};
+use tenancy::metrics::Counter;
 
 use super::arguments::{End, Unit, arg, is, positive_end};
 use super::commands::{Change, Commands, flags_of, stamp_of};
 use super::writer::{Failure, Outcome, Writer};
 use crate::deadline::{Stamp, shown_flags};
 use crate::lookup::Value;
-use crate::metrics::Counter;
 
 /// The condition for setting a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Commands about several keys, which are seen, or see others, as a whole: see [`crate::several`].
+//! Commands about several keys, which are seen, or see others, as a whole:
+//! see [`tenancy::several`].
 //!
 //! Reads of so many keys that their answer does not fit into the output of a connection
 //! (`limits.max_output_buffer_bytes`) are the exception: they are answered part by part, and each
@@ -6,9 +7,9 @@
 
 use super::round::{Done, Round};
 use crate::output::End;
-use crate::several::Seen;
 use crate::turn::Next;
 use protocol::resp::commands::Spec;
+use tenancy::several::Seen;
 
 /// Keys that are looked up in one turn, whatever a turn may have else.
 const TOGETHER: usize = 1_024;

@@ -91,7 +91,7 @@ impl<'c> Commands<'_, 'c> {
         for item in items? {
             self.shared.cache.put(item);
         }
-        self.counters.add(crate::metrics::Counter::Stored, pairs.len() as u64);
+        self.counters.add(tenancy::metrics::Counter::Stored, pairs.len() as u64);
         Ok(())
     }
 

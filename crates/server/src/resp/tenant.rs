@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::commands::Commands;
 use super::writer::{Failure, Outcome};
-use crate::tenants::{Account, Closed, Directory, Route, Tenant, may_turn_to};
 use crate::tracking::Space;
 use protocol::resp::commands::{Category, Spec};
+use tenancy::{Account, Closed, Directory, Route, Tenant, may_turn_to};
 
 impl Commands<'_, '_> {
     /// Returns the account that a connection has by default: its user's, or else its listener's.

@@ -5,10 +5,10 @@
 use super::commands::Commands;
 use super::gather::Answer;
 use super::writer::{Failure, Outcome};
-use crate::metrics::{Counter, Ended};
 use crate::slow;
-use crate::spikes::{Event, Spike};
 use protocol::resp::commands::{SPECS, number};
+use tenancy::metrics::{Counter, Ended};
+use tenancy::spikes::{Event, Spike};
 
 const EXEC: usize = number("exec");
 const GET: usize = number("get");

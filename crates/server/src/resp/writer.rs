@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use millpond::structured::Member;
 use millpond::{ErrorKind, ReadHandle};
 use protocol::resp::{Version, reply};
+use tenancy::metrics::ERROR_CODES;
 
 use crate::lookup::Value;
-use crate::metrics::ERROR_CODES;
 use crate::output::Output;
 
 /// An error for the client, with its code.

@@ -28,7 +28,7 @@ pub(crate) use absent::{Sampled, Tracing};
 #[cfg(feature = "opentelemetry")]
 pub(crate) use present::{Sampled, Tracing};
 
-use crate::latency::Spoken;
+use tenancy::latency::Spoken;
 
 /// The facts of a turn in the sample once the turn is over.
 #[cfg_attr(not(feature = "opentelemetry"), expect(dead_code, reason = "no turn is in the sample"))]

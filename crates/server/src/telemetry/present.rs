@@ -8,10 +8,10 @@ use base::hash::mix64;
 use base::thread::Repeating;
 use base::{Clock, Ledger, Part, rng};
 use config::{Error, ErrorKind, Telemetry};
+use tenancy::latency::Spoken;
 
 use super::export::{self, Exporter};
 use super::{Over, Step};
-use crate::latency::Spoken;
 
 /// How often buffers are emptied, and spans that one holds.
 const SEND_EVERY: Duration = Duration::from_millis(500);

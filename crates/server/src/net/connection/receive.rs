@@ -4,13 +4,13 @@ use super::super::retry;
 use super::super::tls::{self, TlsStream};
 use super::{Connection, MIN_DIRECT_BYTES, Received};
 use crate::context::Context;
-use crate::metrics::Counter;
 use crate::shared::Shared;
 use crate::tls::{Subject, TlsBuffers};
 use rustix::io::Errno;
 use std::io::IoSliceMut;
 use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering;
+use tenancy::metrics::Counter;
 
 impl<'c> Connection<'c> {
     pub(super) fn receive(&mut self, context: &mut Context<'c>) -> Result<Received, Errno> {

@@ -4,13 +4,10 @@ use super::super::connection::Connection;
 use super::super::listener::Listener;
 use super::super::tls::TlsStream;
 use super::{MAX_ACCEPTS, Worker, refuse, spare_descriptor};
-use crate::budget::Held;
 use crate::connections::ConnectionInfo;
 use crate::listener::ListenerState;
 use crate::mailbox::{Message, Token};
-use crate::metrics::Counter;
 use crate::peer::Peer;
-use crate::tenants::Account;
 use crate::tls::TlsBuffers;
 use base::Part;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -18,6 +15,9 @@ use rustix::io::Errno;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tenancy::Account;
+use tenancy::budget::Held;
+use tenancy::metrics::Counter;
 
 impl Worker<'_> {
     pub(super) fn accept(&mut self, number: usize) {

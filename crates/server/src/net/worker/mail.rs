@@ -2,9 +2,9 @@
 
 use super::{Worker, settings_of};
 use crate::mailbox::{Message, Token};
-use crate::metrics::Counter;
 use rustix::event::epoll::{self, EventFlags};
 use std::sync::atomic::Ordering;
+use tenancy::metrics::Counter;
 
 impl Worker<'_> {
     pub(super) fn read_mail(&mut self) {

@@ -13,10 +13,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tenancy::Tenant;
+use tenancy::budget::Held;
+use tenancy::metrics::Counter;
+
 use super::{LaneId, Message, Token, Worker};
-use crate::budget::Held;
-use crate::metrics::Counter;
-use crate::tenants::Tenant;
 
 impl Worker<'_> {
     /// Accounts for what a connection holds now. Where that is too much, others are closed, or

@@ -6,16 +6,17 @@ use base::{Ledger, Part};
 
 /// The share of the memory for connections that one connection has taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub struct Held {
     /// In buffers of its own, which the ledger is charged with.
-    pub(crate) buffers: u64,
+    pub buffers: u64,
     /// In items that cannot be evicted while it sends or receives them, which the ledger counts as
     /// items.
-    pub(crate) items: u64,
+    pub items: u64,
 }
 
 impl Held {
-    pub(crate) const fn total(self) -> u64 {
+    /// Returns the sum of both, in bytes.
+    pub const fn total(self) -> u64 {
         self.buffers.saturating_add(self.items)
     }
 }
@@ -23,7 +24,7 @@ impl Held {
 /// The share of the memory for connections that one tenant's connections have taken, on all workers
 /// together.
 #[derive(Default)]
-pub(crate) struct TenantHeld {
+pub struct TenantHeld {
     bytes: AtomicU64,
     /// The bytes that the tenant was last asked to release, and has not yet.
     asked: AtomicU64,
@@ -31,26 +32,26 @@ pub(crate) struct TenantHeld {
 
 impl TenantHeld {
     /// In bytes.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
     /// Moves the bytes of a connection that switches to another tenant.
-    pub(crate) fn hand_over(&self, next: &Self, bytes: u64) {
+    pub fn hand_over(&self, next: &Self, bytes: u64) {
         next.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Asks the tenant to release this many bytes, in place of the last request: bytes that it
     /// could not release then are not wanted for ever.
-    pub(crate) fn ask(&self, bytes: u64) {
+    pub fn ask(&self, bytes: u64) {
         self.asked.store(bytes, Ordering::Relaxed);
     }
 
     /// Returns whether the tenant should close a connection that holds this many bytes. Each
     /// connection is counted once, whichever worker has it: together they total what was asked, and
     /// less without the last of them.
-    pub(crate) fn gives_up(&self, bytes: u64) -> bool {
+    pub fn gives_up(&self, bytes: u64) -> bool {
         let rest = |asked: u64| (asked > 0).then(|| asked.saturating_sub(bytes));
         self.asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
     }
@@ -58,29 +59,31 @@ impl TenantHeld {
 
 /// The memory for connections: a limit over all of them, and a charge on the cache's ledger.
 #[derive(Default)]
-pub(crate) struct Budget {
+pub struct Budget {
     held: AtomicU64,
     limit: AtomicU64,
 }
 
 impl Budget {
-    pub(crate) fn set_limit(&self, bytes: u64) {
+    /// Sets the limit over all connections, in bytes.
+    pub fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn held(&self) -> u64 {
+    /// Returns the bytes that all connections hold.
+    pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
     /// How much of `more` bytes is beyond the limit.
-    pub(crate) fn missing(&self, more: u64) -> u64 {
+    pub fn missing(&self, more: u64) -> u64 {
         self.held().saturating_add(more).saturating_sub(self.limit.load(Ordering::Relaxed))
     }
 
     /// Changes the memory that a connection of the tenant holds from `from` to `to`; false, and no
     /// change, if that is more and beyond the limit.
     #[must_use]
-    pub(crate) fn try_change(&self, ledger: &Ledger, tenant: &TenantHeld, from: Held, to: Held) -> bool {
+    pub fn try_change(&self, ledger: &Ledger, tenant: &TenantHeld, from: Held, to: Held) -> bool {
         if to.total() > from.total() {
             let more = to.total() - from.total();
             let limit = self.limit.load(Ordering::Relaxed);

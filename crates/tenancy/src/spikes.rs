@@ -11,7 +11,7 @@ const MOST_SPIKES: usize = 160;
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     /// A command whose cost depends on its arguments.
     Command,
     /// A command that should always be fast: the cause of the delay is elsewhere.
@@ -19,10 +19,11 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    pub(crate) const ALL: [Self; 2] = [Self::Command, Self::FastCommand];
+    /// Both kinds.
+    pub const ALL: [Self; 2] = [Self::Command, Self::FastCommand];
 
     /// Redis's name of it.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Command => "command",
             Self::FastCommand => "fast-command",
@@ -32,18 +33,20 @@ impl Event {
 
 /// The slowest request of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spike {
-    pub(crate) at_secs: u32,
-    pub(crate) millis: u64,
+pub struct Spike {
+    /// The second, Unix time.
+    pub at_secs: u32,
+    /// The duration of the request.
+    pub millis: u64,
 }
 
 /// The record of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Series {
+pub struct Series {
     /// The latest last.
-    pub(crate) spikes: VecDeque<Spike>,
+    pub spikes: VecDeque<Spike>,
     /// The slowest request since the last reset.
-    pub(crate) worst_millis: u64,
+    pub worst_millis: u64,
 }
 
 impl Series {
@@ -64,11 +67,11 @@ impl Series {
 
 /// The events of a tenant. Locked when a request was slow, and while they are looked at.
 #[derive(Default)]
-pub(crate) struct Spikes(Mutex<[Option<Series>; Event::ALL.len()]>);
+pub struct Spikes(Mutex<[Option<Series>; Event::ALL.len()]>);
 
 impl Spikes {
     /// Records a request that took this long.
-    pub(crate) fn add(&self, event: Event, spike: Spike, ledger: &Ledger) {
+    pub fn add(&self, event: Event, spike: Spike, ledger: &Ledger) {
         let mut kept = self.lock();
         let Some(place) = kept.get_mut(event as usize) else { return };
         let series = place.get_or_insert_with(|| {
@@ -79,12 +82,12 @@ impl Spikes {
     }
 
     /// Returns the record of an event, if there is one.
-    pub(crate) fn of(&self, event: Event) -> Option<Series> {
+    pub fn of(&self, event: Event) -> Option<Series> {
         self.lock().get(event as usize)?.clone()
     }
 
     /// Forgets an event, and says whether there was something to forget.
-    pub(crate) fn forget(&self, event: Event, ledger: &Ledger) -> bool {
+    pub fn forget(&self, event: Event, ledger: &Ledger) -> bool {
         let gone = self.lock().get_mut(event as usize).and_then(Option::take).is_some();
         ledger.release(Part::Fixed, if gone { Series::BYTES } else { 0 });
         gone

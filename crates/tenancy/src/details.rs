@@ -10,8 +10,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base::{Ledger, Part};
 
-use crate::requests::Does;
-
 /// The delimiter that ends a prefix.
 const DELIMITER: u8 = b':';
 /// Most prefixes that are counted.
@@ -19,18 +17,47 @@ const MAX_PREFIXES: usize = 1_024;
 /// The memory charged for a prefix besides its own bytes.
 const PREFIX_BYTES: usize = 96;
 
+/// The effect of a request on its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Does {
+    /// It looks the key up.
+    Read,
+    /// It stores a value.
+    Write,
+    /// It sets the time to live alone.
+    Touch,
+    /// It removes the key.
+    Remove,
+}
+
+impl Does {
+    /// As traces have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "get",
+            Self::Write => "set",
+            Self::Touch => "touch",
+            Self::Remove => "delete",
+        }
+    }
+}
+
 /// How often something was done with keys of a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) gets: u64,
-    pub(crate) hits: u64,
-    pub(crate) sets: u64,
-    pub(crate) deletes: u64,
+pub struct Counts {
+    /// Keys that were looked up.
+    pub gets: u64,
+    /// Those of them that were found.
+    pub hits: u64,
+    /// Values that were stored.
+    pub sets: u64,
+    /// Keys that were to be removed.
+    pub deletes: u64,
 }
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Details {
+pub struct Details {
     is_on: AtomicBool,
     prefixes: Mutex<BTreeMap<Box<[u8]>, Counts>>,
 }
@@ -38,17 +65,17 @@ pub(crate) struct Details {
 impl Details {
     /// Returns whether requests are counted.
     #[inline]
-    pub(crate) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
     /// Counts from now on, or no more. What was counted stays.
-    pub(crate) fn set(&self, is_on: bool) {
+    pub fn set(&self, is_on: bool) {
         self.is_on.store(is_on, Ordering::Relaxed);
     }
 
     /// Counts a request for a key, and whether it found something.
-    pub(crate) fn note(&self, key: &[u8], does: Does, is_hit: bool, ledger: &Ledger) {
+    pub fn note(&self, key: &[u8], does: Does, is_hit: bool, ledger: &Ledger) {
         let Some(prefix) = key.iter().position(|byte| *byte == DELIMITER).and_then(|end| key.get(..end))
         else {
             return;
@@ -73,12 +100,12 @@ impl Details {
     }
 
     /// All prefixes in their order.
-    pub(crate) fn all(&self) -> Vec<(Box<[u8]>, Counts)> {
+    pub fn all(&self) -> Vec<(Box<[u8]>, Counts)> {
         self.lock().iter().map(|(prefix, counts)| (prefix.clone(), *counts)).collect()
     }
 
     /// Forgets what was counted.
-    pub(crate) fn clear(&self, ledger: &Ledger) {
+    pub fn clear(&self, ledger: &Ledger) {
         let mut prefixes = self.lock();
         ledger.release(Part::Fixed, prefixes.keys().map(|prefix| bytes_of(prefix)).sum());
         prefixes.clear();

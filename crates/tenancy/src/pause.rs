@@ -6,7 +6,7 @@ use base::Clock;
 
 /// The clients that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Paused {
+pub enum Paused {
     /// Requests that write.
     Writes,
     /// All requests.
@@ -16,7 +16,7 @@ pub(crate) enum Paused {
 /// Until when, and who. Both are told apart from one another by no lock: who looks between two
 /// changes sees one of them.
 #[derive(Debug, Default)]
-pub(crate) struct Pause {
+pub struct Pause {
     /// In nanoseconds of the monotonic clock; 0 = nobody waits.
     until_nanos: AtomicU64,
     writes_alone: AtomicBool,
@@ -24,24 +24,24 @@ pub(crate) struct Pause {
 
 impl Pause {
     /// Has requests wait until then, in place of what they were to wait for before.
-    pub(crate) fn begin(&self, until_nanos: u64, paused: Paused) {
+    pub fn begin(&self, until_nanos: u64, paused: Paused) {
         self.writes_alone.store(paused == Paused::Writes, Ordering::Relaxed);
         self.until_nanos.store(until_nanos, Ordering::Relaxed);
     }
 
     /// Has nobody wait any more.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.until_nanos.store(0, Ordering::Relaxed);
     }
 
     /// Until when requests wait; 0 = none does, or none did for some time.
-    pub(crate) fn until_nanos(&self) -> u64 {
+    pub fn until_nanos(&self) -> u64 {
         self.until_nanos.load(Ordering::Relaxed)
     }
 
     /// Returns which clients wait now, if any. Reads the clock only if a pause was set.
     #[inline]
-    pub(crate) fn now(&self, clock: &Clock) -> Option<Paused> {
+    pub fn now(&self, clock: &Clock) -> Option<Paused> {
         let until = self.until_nanos();
         if until == 0 || until <= clock.monotonic_nanos() {
             return None;

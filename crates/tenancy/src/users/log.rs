@@ -13,26 +13,30 @@ const GROUP_SECS: u32 = 60;
 
 /// Something that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) count: u64,
+pub struct Entry {
+    /// How often it was refused.
+    pub count: u64,
     /// `auth`, `command` or `key`.
-    pub(crate) reason: &'static str,
+    pub reason: &'static str,
     /// `toplevel` or `multi`.
-    pub(crate) context: &'static str,
+    pub context: &'static str,
     /// The command, the key, or `AUTH`.
-    pub(crate) object: Vec<u8>,
-    pub(crate) user: Vec<u8>,
-    pub(crate) client: String,
+    pub object: Vec<u8>,
+    /// The user that was refused it.
+    pub user: Vec<u8>,
+    /// The connection, as `CLIENT LIST` shows it.
+    pub client: String,
     /// When it was refused last, Unix seconds.
-    pub(crate) at_secs: u32,
+    pub at_secs: u32,
 }
 
 /// The newest first.
 #[derive(Default)]
-pub(crate) struct AccessLog(Mutex<VecDeque<Entry>>);
+pub struct AccessLog(Mutex<VecDeque<Entry>>);
 
 impl AccessLog {
-    pub(crate) fn add(&self, mut entry: Entry) {
+    /// Adds an entry, or counts it with one that is alike and recent.
+    pub fn add(&self, mut entry: Entry) {
         entry.object.truncate(MAX_OBJECT_BYTES);
         entry.user.truncate(MAX_OBJECT_BYTES);
         let mut entries = self.lock();
@@ -50,11 +54,13 @@ impl AccessLog {
         entries.truncate(MAX_ENTRIES);
     }
 
-    pub(crate) fn newest(&self, count: usize) -> Vec<Entry> {
+    /// Returns this many entries, the newest first.
+    pub fn newest(&self, count: usize) -> Vec<Entry> {
         self.lock().iter().take(count).cloned().collect()
     }
 
-    pub(crate) fn clear(&self) {
+    /// Removes all entries.
+    pub fn clear(&self) {
         self.lock().clear();
     }
 

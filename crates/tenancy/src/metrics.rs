@@ -14,11 +14,11 @@ use crate::times::{CallTimes, TimeSum};
 
 /// A group of counters with one name and help in Prometheus; its members differ by labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Family {
+pub struct Family {
     /// The name, without `_total`.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// The help text: what the family counts.
-    pub(crate) help: &'static str,
+    pub help: &'static str,
 }
 
 const REQUESTS: Family = Family {
@@ -58,9 +58,11 @@ const TLS_FAILURES: Family = Family {
 
 /// How one counter is shown.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shown {
-    pub(crate) family: Family,
-    pub(crate) labels: &'static [(&'static str, &'static str)],
+pub struct Shown {
+    /// The family that it is one of.
+    pub family: Family,
+    /// The labels that distinguish it within the family.
+    pub labels: &'static [(&'static str, &'static str)],
 }
 
 /// Declares the counters: variant, doc, family, labels.
@@ -68,15 +70,16 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $variant:ident: $family:ident { $($label:ident = $value:literal),* },)+) => {
         /// One counter.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(missing_docs, reason = "family and labels say what a counter counts")]
         #[repr(usize)]
-        pub(crate) enum Counter { $($(#[$doc])* $variant),+ }
+        pub enum Counter { $($(#[$doc])* $variant),+ }
 
         impl Counter {
             /// All counters, in order.
-            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant),+];
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// Family and labels.
-            pub(crate) const fn shown(self) -> Shown {
+            pub const fn shown(self) -> Shown {
                 match self {
                     $(Self::$variant => Shown { family: $family, labels: &[$((stringify!($label), $value)),*] }),+
                 }
@@ -158,14 +161,14 @@ const COUNT: usize = Counter::ALL.len();
 const ENDS: usize = 3;
 const CALLS: usize = ENDS * NUMBERS;
 /// The first words of errors, by which clients distinguish them and `INFO errorstats` counts them.
-pub(crate) const ERROR_CODES: [&str; 9] =
+pub const ERROR_CODES: [&str; 9] =
     ["ERR", "CROSSSLOT", "EXECABORT", "NOAUTH", "NOPERM", "NOPROTO", "OOM", "WRONGPASS", "WRONGTYPE"];
 
 const ERRORS: usize = ERROR_CODES.len();
 
 /// The outcome of a call of a command of RESP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// It was answered without an error.
     Well,
     /// It was carried out, and answered by an error.
@@ -175,20 +178,21 @@ pub(crate) enum Ended {
 }
 
 /// The family of [`ListenerCounters::calls`].
-pub(crate) const RESP_COMMANDS: Family = Family {
+pub const RESP_COMMANDS: Family = Family {
     name: "millpond_server_resp_commands",
     help: "Commands of RESP carried out, by command and by whether an error was the answer.",
 };
 
 /// The counters of one tenant at one listener.
 #[derive(Default)]
-pub(crate) struct ListenerCounters {
+pub struct ListenerCounters {
     counters: Counters<COUNT>,
     /// Calls of commands of RESP, by number, and by how they ended.
     calls: Counters<CALLS>,
     /// Errors that clients of RESP were answered, by the code that they begin with.
     errors: Counters<ERRORS>,
-    pub(crate) times: CallTimes,
+    /// The durations of commands of RESP.
+    pub times: CallTimes,
     /// The counts at the last `stats reset`.
     baseline: Mutex<Option<Box<Baseline>>>,
 }
@@ -208,19 +212,21 @@ impl Default for Baseline {
 
 /// The figures of a command of RESP since the last `stats reset`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CommandFigures {
+pub struct CommandFigures {
     /// By how they ended, in the order of [`Ended`].
     ended: [u64; ENDS],
-    pub(crate) times: TimeSum,
+    /// The durations of those calls that were timed.
+    pub times: TimeSum,
 }
 
 impl CommandFigures {
     /// Calls that were carried out.
-    pub(crate) fn calls(&self) -> u64 {
+    pub fn calls(&self) -> u64 {
         self.count(Ended::Well) + self.count(Ended::Failed)
     }
 
-    pub(crate) fn count(&self, ended: Ended) -> u64 {
+    /// Returns the calls that ended so.
+    pub fn count(&self, ended: Ended) -> u64 {
         self.ended.get(ended as usize).copied().unwrap_or(0)
     }
 }
@@ -228,35 +234,35 @@ impl CommandFigures {
 impl ListenerCounters {
     /// Counts `n` more. No lock, no shared cache line.
     #[inline]
-    pub(crate) fn add(&self, counter: Counter, n: u64) {
+    pub fn add(&self, counter: Counter, n: u64) {
         self.counters.add(counter as usize, n);
     }
 
     /// Counts `n` calls of a command of RESP, by its [number](NUMBERS).
     #[inline]
-    pub(crate) fn add_calls(&self, number: usize, ended: Ended, n: u64) {
+    pub fn add_calls(&self, number: usize, ended: Ended, n: u64) {
         self.calls.add(place(number, ended), n);
     }
 
     /// How often a command of RESP, by its number, ended so since the start.
-    pub(crate) fn calls_of(&self, number: usize, ended: Ended) -> u64 {
+    pub fn calls_of(&self, number: usize, ended: Ended) -> u64 {
         self.calls.sum(place(number, ended))
     }
 
     /// Counts an error that a client of RESP was answered, by the place of its code in
     /// [`ERROR_CODES`].
-    pub(crate) fn add_error(&self, code: usize) {
+    pub fn add_error(&self, code: usize) {
         self.errors.add(code, 1);
     }
 
     /// How often that was since the last [`Self::reset`].
-    pub(crate) fn errors_since_reset(&self, code: usize) -> u64 {
+    pub fn errors_since_reset(&self, code: usize) -> u64 {
         let before = self.baseline().as_ref().map_or(0, |before| before.errors[code]);
         self.errors.sum(code).wrapping_sub(before)
     }
 
     /// Adds the figures of all commands of RESP since the last [`Self::reset`] to `sums`.
-    pub(crate) fn add_to(&self, sums: &mut [CommandFigures]) {
+    pub fn add_to(&self, sums: &mut [CommandFigures]) {
         let baseline = self.baseline();
         for (number, sum) in sums.iter_mut().enumerate().take(NUMBERS) {
             for (slot, ended) in sum.ended.iter_mut().zip([Ended::Well, Ended::Failed, Ended::Rejected]) {
@@ -269,7 +275,7 @@ impl ListenerCounters {
 
     /// Adds the counts of `other`, which counts no more; except for the times, whose memory is
     /// released from the ledger.
-    pub(crate) fn take_over(&self, other: &Self, ledger: &Ledger) {
+    pub fn take_over(&self, other: &Self, ledger: &Ledger) {
         other.times.release(ledger);
         let hidden = other.baseline().take().unwrap_or_default();
         let mut baseline = self.baseline();
@@ -289,25 +295,25 @@ impl ListenerCounters {
     }
 
     /// All commands of RESP that were carried out since the last [`Self::reset`].
-    pub(crate) fn calls_since_reset(&self) -> u64 {
+    pub fn calls_since_reset(&self) -> u64 {
         let baseline = self.baseline();
         let of = |at: usize| self.calls.sum(at) - baseline.as_ref().map_or(0, |before| before.calls[at]);
         (0..place(0, Ended::Rejected)).map(of).sum()
     }
 
     /// The count since the start.
-    pub(crate) fn total(&self, counter: Counter) -> u64 {
+    pub fn total(&self, counter: Counter) -> u64 {
         self.counters.sum(counter as usize)
     }
 
     /// The count since the last [`Self::reset`].
-    pub(crate) fn since_reset(&self, counter: Counter) -> u64 {
+    pub fn since_reset(&self, counter: Counter) -> u64 {
         let before = self.baseline().as_ref().map_or(0, |before| before.counters[counter as usize]);
         self.total(counter).wrapping_sub(before)
     }
 
     /// Lets the figures since the last reset begin at zero.
-    pub(crate) fn reset(&self) {
+    pub fn reset(&self) {
         let mut before = Box::<Baseline>::default();
         before.counters.iter_mut().enumerate().for_each(|(at, slot)| *slot = self.counters.sum(at));
         before.calls.iter_mut().enumerate().for_each(|(at, slot)| *slot = self.calls.sum(at));

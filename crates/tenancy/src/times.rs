@@ -49,7 +49,7 @@ struct Timed {
 }
 
 /// The times of all commands, by their numbers. Those of one take memory once it was called.
-pub(crate) struct CallTimes([OnceLock<Box<Timed>>; NUMBERS]);
+pub struct CallTimes([OnceLock<Box<Timed>>; NUMBERS]);
 
 impl Default for CallTimes {
     fn default() -> Self {
@@ -59,7 +59,7 @@ impl Default for CallTimes {
 
 impl CallTimes {
     /// Counts `calls` calls, each of which took `nanos`.
-    pub(crate) fn add(&self, number: usize, nanos: u64, calls: u64, ledger: &Ledger) {
+    pub fn add(&self, number: usize, nanos: u64, calls: u64, ledger: &Ledger) {
         let Some(place) = self.0.get(number) else { return };
         let timed = place.get_or_init(|| {
             ledger.charge(Part::Fixed, size_of::<Timed>() as u64);
@@ -73,26 +73,26 @@ impl CallTimes {
 
     /// Returns whether a call of the command was timed since the last [`Self::reset`].
     #[inline]
-    pub(crate) fn knows(&self, number: usize) -> bool {
+    pub fn knows(&self, number: usize) -> bool {
         let timed = self.0.get(number).and_then(OnceLock::get);
         timed.is_some_and(|timed| timed.nanos.load(Ordering::Relaxed) > 0)
     }
 
     /// Forgets all times.
-    pub(crate) fn reset(&self) {
+    pub fn reset(&self) {
         for timed in self.0.iter().filter_map(OnceLock::get) {
             timed.calls.iter().chain([&timed.nanos]).for_each(|count| count.store(0, Ordering::Relaxed));
         }
     }
 
     /// Releases its charge from the ledger: it is about to be dropped.
-    pub(crate) fn release(&self, ledger: &Ledger) {
+    pub fn release(&self, ledger: &Ledger) {
         let made = self.0.iter().filter(|timed| timed.get().is_some()).count();
         ledger.release(Part::Fixed, (made * size_of::<Timed>()) as u64);
     }
 
     /// The times of one command, in addition to `sum`.
-    pub(crate) fn add_to(&self, number: usize, sum: &mut TimeSum) {
+    pub fn add_to(&self, number: usize, sum: &mut TimeSum) {
         let Some(timed) = self.0.get(number).and_then(OnceLock::get) else { return };
         sum.nanos += timed.nanos.load(Ordering::Relaxed);
         for (slot, count) in sum.calls.iter_mut().zip(&timed.calls) {
@@ -103,7 +103,7 @@ impl CallTimes {
 
 /// The times of a command, of one tenant or several.
 #[derive(Clone, Debug)]
-pub(crate) struct TimeSum {
+pub struct TimeSum {
     nanos: u64,
     calls: [u64; BUCKETS],
 }
@@ -116,7 +116,7 @@ impl Default for TimeSum {
 
 impl TimeSum {
     /// Calls that were timed.
-    pub(crate) fn timed(&self) -> u64 {
+    pub fn timed(&self) -> u64 {
         self.calls.iter().sum()
     }
 
@@ -127,12 +127,12 @@ impl TimeSum {
     }
 
     /// Returns the microseconds that `calls` calls took.
-    pub(crate) fn micros(&self, calls: u64) -> u64 {
+    pub fn micros(&self, calls: u64) -> u64 {
         self.scaled(self.nanos, calls) / 1000
     }
 
     /// The time in microseconds within which this per cent of the calls were.
-    pub(crate) fn percentile_micros(&self, percent: f64) -> f64 {
+    pub fn percentile_micros(&self, percent: f64) -> f64 {
         let wanted = (self.timed() as f64 * percent / 100.0).ceil().max(1.0) as u64;
         let mut count = 0;
         let found = self.calls.iter().position(|calls| {
@@ -144,7 +144,7 @@ impl TimeSum {
 
     /// Returns how many of `calls` calls were within each of Redis's bounds, in microseconds; only
     /// bounds that more calls were within than within the one before.
-    pub(crate) fn cumulative(&self, calls: u64) -> Vec<(u64, u64)> {
+    pub fn cumulative(&self, calls: u64) -> Vec<(u64, u64)> {
         let (mut all, mut shown) = (0, Vec::new());
         for (at, count) in self.calls.iter().enumerate() {
             all += count;

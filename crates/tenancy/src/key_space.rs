@@ -9,20 +9,23 @@ use millpond::PoolId;
 use crate::several::Several;
 
 /// A pool as the server sees it.
-pub(crate) struct Pool {
-    pub(crate) name: String,
-    pub(crate) id: PoolId,
+pub struct Pool {
+    /// The name in the configuration.
+    pub name: String,
+    /// The pool in the cache.
+    pub id: PoolId,
     /// Before its key space, which other pools may share. Turns of connections, which are bounded,
     /// pass it; transactions close it.
-    pub(crate) gate: Arc<Entrance>,
+    pub gate: Arc<Entrance>,
 }
 
 /// The gate of a key space, with its marks of several writes.
 #[derive(Default)]
-pub(crate) struct Entrance {
-    pub(crate) gate: Gate,
+pub struct Entrance {
+    /// The gate that turns of connections pass and transactions close.
+    pub gate: Gate,
     /// Writes of several keys, as reads of several keys see them.
-    pub(crate) several: Several,
+    pub several: Several,
 }
 
 impl Deref for Entrance {
@@ -36,7 +39,7 @@ impl Deref for Entrance {
 #[cfg(test)]
 impl Pool {
     /// One for tests that need a pool and look at nothing in it.
-    pub(crate) fn alone() -> Arc<Self> {
+    pub fn alone() -> Arc<Self> {
         let memory = base::ByteSize::mib(16);
         let cache =
             millpond::Cache::new(millpond::CacheConfig { memory, ..millpond::CacheConfig::default() });

@@ -7,7 +7,7 @@
 use base::counter::Counters;
 
 /// One turn in this many is timed.
-pub(crate) const ONE_IN: u32 = 8;
+pub const ONE_IN: u32 = 8;
 /// Bounds double from a microsecond on; the last bucket has none.
 const BUCKETS: usize = 24;
 /// Behind the buckets: the sum.
@@ -15,15 +15,19 @@ const SUM: usize = BUCKETS;
 
 /// The protocols, as latencies distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spoken {
+pub enum Spoken {
+    /// Either of memcached's protocols.
     Memcached,
+    /// Redis's protocol.
     Resp,
 }
 
 impl Spoken {
-    pub(crate) const ALL: [Self; 2] = [Self::Memcached, Self::Resp];
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Memcached, Self::Resp];
 
-    pub(crate) const fn name(self) -> &'static str {
+    /// Returns the name by which metrics and logs show it.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Memcached => "memcached",
             Self::Resp => "resp",
@@ -33,7 +37,7 @@ impl Spoken {
 
 /// The latencies of both.
 #[derive(Default)]
-pub(crate) struct RequestLatencies {
+pub struct RequestLatencies {
     memcached: Counters<{ BUCKETS + 1 }>,
     resp: Counters<{ BUCKETS + 1 }>,
 }
@@ -44,17 +48,17 @@ const TENANT_BUCKETS: usize = 12;
 
 /// How long the requests of one tenant take.
 #[derive(Default)]
-pub(crate) struct TenantLatencies(Counters<{ TENANT_BUCKETS + 1 }>);
+pub struct TenantLatencies(Counters<{ TENANT_BUCKETS + 1 }>);
 
 impl TenantLatencies {
     /// Counts a turn that took `nanos` and answered this many requests.
-    pub(crate) fn add(&self, nanos: u64, requests: u64) {
+    pub fn add(&self, nanos: u64, requests: u64) {
         self.0.add(bucket(nanos).div_ceil(2).min(TENANT_BUCKETS - 1), requests);
         self.0.add(TENANT_BUCKETS, nanos.saturating_mul(requests));
     }
 
     /// Those of several tenants together.
-    pub(crate) fn histogram<'t>(tenants: impl IntoIterator<Item = &'t Self>) -> Histogram {
+    pub fn histogram<'t>(tenants: impl IntoIterator<Item = &'t Self>) -> Histogram {
         let mut sums = [0_u64; TENANT_BUCKETS + 1];
         for tenant in tenants {
             for (at, sum) in sums.iter_mut().enumerate() {
@@ -72,22 +76,25 @@ impl TenantLatencies {
 }
 
 /// A histogram as Prometheus wants it.
-pub(crate) struct Histogram {
-    pub(crate) sum_secs: f64,
-    pub(crate) count: u64,
+pub struct Histogram {
+    /// The sum of all latencies.
+    pub sum_secs: f64,
+    /// Requests in all buckets.
+    pub count: u64,
     /// Upper bounds in seconds, and how many are in each and not in the one before.
-    pub(crate) buckets: Vec<(f64, u64)>,
+    pub buckets: Vec<(f64, u64)>,
 }
 
 impl RequestLatencies {
     /// Counts a turn that took `nanos` and answered this many requests.
-    pub(crate) fn add(&self, spoken: Spoken, nanos: u64, requests: u64) {
+    pub fn add(&self, spoken: Spoken, nanos: u64, requests: u64) {
         let counters = self.of(spoken);
         counters.add(bucket(nanos), requests);
         counters.add(SUM, nanos.saturating_mul(requests));
     }
 
-    pub(crate) fn histogram(&self, spoken: Spoken) -> Histogram {
+    /// Returns the latencies of one protocol.
+    pub fn histogram(&self, spoken: Spoken) -> Histogram {
         let counters = self.of(spoken);
         let bound = |at: usize| if at + 1 == BUCKETS { f64::INFINITY } else { (1_u64 << at) as f64 * 1e-6 };
         let buckets: Vec<(f64, u64)> = (0..BUCKETS).map(|at| (bound(at), counters.sum(at))).collect();

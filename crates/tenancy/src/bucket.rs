@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(super) use limit::Rate;
+pub(crate) use limit::Rate;
 
 /// A bucket that all workers take from.
 #[derive(Debug, Default)]

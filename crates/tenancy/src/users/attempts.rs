@@ -24,16 +24,16 @@ const SLOTS: usize = 4_096;
 
 /// When a wrong password is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Late {
+pub struct Late {
     /// Not before this moment of the monotonic clock, in nanoseconds.
-    pub(crate) until: u64,
+    pub until: u64,
     /// The connection is closed after the answer: too many others wait for one.
-    pub(crate) closes: bool,
+    pub closes: bool,
 }
 
 impl Late {
     /// The later of two.
-    pub(crate) fn max(self, other: Self) -> Self {
+    pub fn max(self, other: Self) -> Self {
         Self { until: self.until.max(other.until), closes: self.closes | other.closes }
     }
 }

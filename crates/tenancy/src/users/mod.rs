@@ -24,31 +24,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use self::attempts::Attempts;
-pub(crate) use self::attempts::Late;
-pub(crate) use self::log::{AccessLog, Entry};
+pub use self::attempts::Late;
+pub use self::log::{AccessLog, Entry};
 
 /// Most users, and the longest name of one: `ACL SETUSER` makes them.
 const MAX_USERS: usize = 10_000;
 const MAX_NAME_BYTES: usize = 256;
 
 /// A user.
-pub(crate) struct User {
-    pub(crate) name: String,
+pub struct User {
+    /// The name by which it authenticates.
+    pub name: String,
     /// The tenant that it is; empty: the listener's.
-    pub(crate) tenant: String,
+    pub tenant: String,
     /// Other tenants to which the user may switch.
-    pub(crate) tenants: Vec<String>,
-    pub(crate) rules: Rules,
+    pub tenants: Vec<String>,
+    /// Its passwords, and what it may do.
+    pub rules: Rules,
 }
 
 /// All users.
-pub(crate) struct Users {
+pub struct Users {
     table: RwLock<BTreeMap<String, Arc<User>>>,
     /// The user of a client that need not authenticate: `default`, with all permissions.
     anybody: Arc<User>,
     version: AtomicU64,
     attempts: Attempts,
-    pub(crate) log: AccessLog,
+    /// Requests that were refused.
+    pub log: AccessLog,
 }
 
 impl User {
@@ -69,7 +72,7 @@ impl User {
 
 impl Users {
     /// Those of a configuration that was checked.
-    pub(crate) fn new(config: &Config) -> Self {
+    pub fn new(config: &Config) -> Self {
         let users = Self {
             table: RwLock::default(),
             anybody: Arc::new(named(DEFAULT_USER, Rules::everything())),
@@ -82,7 +85,7 @@ impl Users {
     }
 
     /// Has those of a configuration be all there are.
-    pub(crate) fn replace(&self, config: &Config) {
+    pub fn replace(&self, config: &Config) {
         let mut table: BTreeMap<String, Arc<User>> = BTreeMap::new();
         for user in config.users.iter().filter_map(|settings| User::of(settings).ok()) {
             table.insert(user.name.clone(), Arc::new(user));
@@ -95,16 +98,17 @@ impl Users {
 
     /// Changes when any user does.
     #[inline]
-    pub(crate) fn version(&self) -> u64 {
+    pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<User>> {
+    /// Returns the user of this name.
+    pub fn get(&self, name: &str) -> Option<Arc<User>> {
         self.read().get(name).cloned()
     }
 
     /// All, by name.
-    pub(crate) fn all(&self) -> Vec<Arc<User>> {
+    pub fn all(&self) -> Vec<Arc<User>> {
         self.read().values().cloned().collect()
     }
 
@@ -113,7 +117,7 @@ impl Users {
     ///
     /// # Errors
     /// In Redis's words, which rule, as it may be shown, is invalid, and why.
-    pub(crate) fn set(&self, name: &str, rules: &[&[u8]]) -> Result<(), String> {
+    pub fn set(&self, name: &str, rules: &[&[u8]]) -> Result<(), String> {
         let in_rule =
             |rule: &str, problem: &str| format!("Error in ACL SETUSER modifier '{rule}': {problem}");
         let rules = joined(rules)?;
@@ -144,7 +148,7 @@ impl Users {
     }
 
     /// Removes a user, whose connections are closed; returns whether there was one.
-    pub(crate) fn remove(&self, name: &str) -> bool {
+    pub fn remove(&self, name: &str) -> bool {
         let removed = self.write().remove(name).is_some();
         self.version.fetch_add(1, Ordering::Release);
         removed
@@ -154,7 +158,7 @@ impl Users {
     ///
     /// # Errors
     /// When to say that there is no such user, that it is off, or that this is not its password.
-    pub(crate) fn authenticate(
+    pub fn authenticate(
         &self,
         name: &[u8],
         password: &[u8],
@@ -186,12 +190,13 @@ fn named(name: &str, rules: Rules) -> User {
 }
 
 /// The user of a connection.
-pub(crate) struct Identity {
-    pub(crate) user: Arc<User>,
+pub struct Identity {
+    /// The user that it is.
+    pub user: Arc<User>,
     /// True if the connection has authenticated, or need not.
-    pub(crate) is_known: bool,
+    pub is_known: bool,
     /// True if there is anything that the user may not do.
-    pub(crate) is_bound: bool,
+    pub is_bound: bool,
     /// The listener's setting of whether clients must authenticate.
     auth: Auto<bool>,
     version: u64,
@@ -200,7 +205,7 @@ pub(crate) struct Identity {
 impl Identity {
     /// Creates the identity with which a connection begins, at a listener of which `auth` says
     /// whether clients must authenticate.
-    pub(crate) fn new(users: &Users, auth: Auto<bool>) -> Self {
+    pub fn new(users: &Users, auth: Auto<bool>) -> Self {
         let version = users.version();
         if auth == Auto::Set(false) {
             let user = Arc::clone(&users.anybody);
@@ -214,18 +219,18 @@ impl Identity {
 
     /// Returns whether there are keys that the user may not `set`: such a `set` of a memcached
     /// client carries its user and password.
-    pub(crate) fn takes_passwords(&self) -> bool {
+    pub fn takes_passwords(&self) -> bool {
         let may_set = |spec| self.allows(spec, &[b"set", b""]);
         self.is_bound && !Spec::find(b"set").is_some_and(may_set)
     }
 
     /// Returns whether the user may call that command.
-    pub(crate) fn allows(&self, spec: &Spec, args: &[&[u8]]) -> bool {
+    pub fn allows(&self, spec: &Spec, args: &[&[u8]]) -> bool {
         self.is_known && self.user.rules.check(spec, args).is_ok()
     }
 
     /// It is this user from now on.
-    pub(crate) fn become_user(&mut self, user: Arc<User>) {
+    pub fn become_user(&mut self, user: Arc<User>) {
         self.is_known = true;
         self.is_bound = !user.rules.is_everything();
         self.user = user;
@@ -234,7 +239,7 @@ impl Identity {
     /// Takes over changes of the user; false if the user has been removed.
     #[inline]
     #[must_use]
-    pub(crate) fn refresh(&mut self, users: &Users) -> bool {
+    pub fn refresh(&mut self, users: &Users) -> bool {
         if self.version == users.version() {
             return true;
         }

@@ -5,17 +5,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base::Ledger;
 use protocol::resp::commands::SPECS;
 
-use super::{Closed, Tenant};
 use crate::metrics::{Counter, Ended, ListenerCounters};
+use crate::tenant::{Closed, Tenant};
 
 /// The activity of one listener's clients as one tenant.
-pub(crate) struct Account {
-    pub(crate) tenant: Arc<Tenant>,
-    pub(crate) counters: ListenerCounters,
+pub struct Account {
+    /// The tenant that the clients are.
+    pub tenant: Arc<Tenant>,
+    /// The counts of their requests.
+    pub counters: ListenerCounters,
 }
 
 impl Account {
-    pub(crate) fn new(tenant: Arc<Tenant>) -> Self {
+    /// Creates the account of a tenant at one listener, with nothing counted.
+    pub fn new(tenant: Arc<Tenant>) -> Self {
         Self { tenant, counters: ListenerCounters::default() }
     }
 
@@ -23,7 +26,7 @@ impl Account {
     ///
     /// # Errors
     /// Why it cannot be `next`'s, and it stays what it is.
-    pub(crate) fn turn(own: &mut Arc<Self>, next: Arc<Self>) -> Result<bool, Closed> {
+    pub fn turn(own: &mut Arc<Self>, next: Arc<Self>) -> Result<bool, Closed> {
         if Arc::ptr_eq(own, &next) {
             return Ok(false);
         }
@@ -35,11 +38,11 @@ impl Account {
 }
 
 /// The accounts of one listener, and the tenants to which its clients may switch.
-pub(crate) struct Accounts {
+pub struct Accounts {
     /// The account of its clients until they choose another.
-    pub(crate) home: Arc<Account>,
+    pub home: Arc<Account>,
     /// Other tenants to which they may switch.
-    pub(crate) tenants: Vec<String>,
+    pub tenants: Vec<String>,
     /// One account for each tenant that its clients have been, `home` the first.
     all: Mutex<Vec<Arc<Account>>>,
     /// The counts of clients of tenants that have been removed.
@@ -48,14 +51,14 @@ pub(crate) struct Accounts {
 
 impl Accounts {
     /// Creates those of a listener whose clients begin as `tenant` and may switch to `tenants`.
-    pub(crate) fn new(tenant: Arc<Tenant>, tenants: Vec<String>) -> Self {
+    pub fn new(tenant: Arc<Tenant>, tenants: Vec<String>) -> Self {
         let home = Arc::new(Account::new(tenant));
         let all = Mutex::new(vec![Arc::clone(&home)]);
         Self { home, tenants, all, past: ListenerCounters::default() }
     }
 
     /// Returns the account of a tenant; created on first use.
-    pub(crate) fn account(&self, tenant: &Arc<Tenant>) -> Arc<Account> {
+    pub fn account(&self, tenant: &Arc<Tenant>) -> Arc<Account> {
         let mut accounts = self.lock();
         if let Some(known) = accounts.iter().find(|account| Arc::ptr_eq(&account.tenant, tenant)) {
             return Arc::clone(known);
@@ -66,12 +69,12 @@ impl Accounts {
     }
 
     /// The account of a tenant, if it has one.
-    pub(crate) fn account_of(&self, tenant: &Arc<Tenant>) -> Option<Arc<Account>> {
+    pub fn account_of(&self, tenant: &Arc<Tenant>) -> Option<Arc<Account>> {
         self.lock().iter().find(|account| Arc::ptr_eq(&account.tenant, tenant)).cloned()
     }
 
     /// Keeps the counts of a tenant that has been removed, and nothing else of it.
-    pub(crate) fn forget(&self, tenant: &Arc<Tenant>, ledger: &Ledger) {
+    pub fn forget(&self, tenant: &Arc<Tenant>, ledger: &Ledger) {
         let mut accounts = self.lock();
         for account in accounts.extract_if(.., |account| Arc::ptr_eq(&account.tenant, tenant)) {
             self.past.take_over(&account.counters, ledger);
@@ -83,7 +86,7 @@ impl Accounts {
     }
 
     /// Looks at the counters of all tenants, those that have been removed last.
-    pub(crate) fn each(&self, mut look: impl FnMut(&ListenerCounters)) {
+    pub fn each(&self, mut look: impl FnMut(&ListenerCounters)) {
         self.lock().iter().for_each(|account| look(&account.counters));
         look(&self.past);
     }
@@ -95,12 +98,12 @@ impl Accounts {
     }
 
     /// The count since the start, over all tenants.
-    pub(crate) fn total(&self, counter: Counter) -> u64 {
+    pub fn total(&self, counter: Counter) -> u64 {
         self.sum(|counters| counters.total(counter))
     }
 
     /// Commands of RESP that were carried out, by name and outcome, without those that never were.
-    pub(crate) fn calls(&self) -> Vec<(&'static str, &'static str, u64)> {
+    pub fn calls(&self) -> Vec<(&'static str, &'static str, u64)> {
         let mut calls = Vec::new();
         for (outcome, ends) in [("ok", &[Ended::Well][..]), ("error", &[Ended::Failed, Ended::Rejected])] {
             for spec in &SPECS {

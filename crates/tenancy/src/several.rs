@@ -16,19 +16,19 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Several(AtomicU64);
+pub struct Several(AtomicU64);
 
 /// The state of a key space when a reader began to read several of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen(u64);
+pub struct Seen(u64);
 
 /// Several keys are being written.
 #[derive(Debug)]
-pub(crate) struct Writing<'a>(&'a Several);
+pub struct Writing<'a>(&'a Several);
 
 impl Several {
     /// Begins to write several keys, unless another does.
-    pub(crate) fn write(&self) -> Option<Writing<'_>> {
+    pub fn write(&self) -> Option<Writing<'_>> {
         let before = self.0.load(Ordering::Relaxed);
         let is_free = before.is_multiple_of(2)
             && self.0.compare_exchange(before, before + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -39,13 +39,13 @@ impl Several {
     }
 
     /// Begins to read several keys, unless several are being written.
-    pub(crate) fn look(&self) -> Option<Seen> {
+    pub fn look(&self) -> Option<Seen> {
         let seen = self.0.load(Ordering::Acquire);
         seen.is_multiple_of(2).then_some(Seen(seen))
     }
 
     /// Returns whether all keys read since then were in the cache at one moment.
-    pub(crate) fn is_as(&self, seen: Seen) -> bool {
+    pub fn is_as(&self, seen: Seen) -> bool {
         fence(Ordering::Acquire);
         self.0.load(Ordering::Relaxed) == seen.0
     }

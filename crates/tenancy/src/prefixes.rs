@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Tenant;
+use crate::tenant::Tenant;
 
 /// The prefixes of all tenants, in their order.
 #[derive(Default)]
