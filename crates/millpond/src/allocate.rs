@@ -173,6 +173,8 @@ impl Core {
         let class = self.class_at(pool, sizes, place);
         if class.is_starved.load(Ordering::Relaxed) {
             self.feed(pool, class);
+        } else if class.is_used_up.load(Ordering::Relaxed) {
+            self.take_vacant_before_eviction(pool, class);
         }
         match self.take_from_class(pool, class) {
             Some(ptr) => Ok(ptr),
@@ -284,6 +286,11 @@ impl Core {
         // What other threads have in store may be all there is.
         self.empty_magazines(class);
         if let Some(ptr) = self.take_from_class(pool, class) {
+            return Some(ptr);
+        }
+        if self.take_vacant(pool, class)
+            && let Some(ptr) = self.take_from_class(pool, class)
+        {
             return Some(ptr);
         }
         if self.reclaim_for(pool, class)

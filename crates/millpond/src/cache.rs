@@ -35,6 +35,7 @@ use crate::structured::Structures;
 use crate::touch::touched::Touched;
 use crate::tune::Tuner;
 use crate::upkeep::Turn;
+use crate::vacant::count::Vacant;
 use crate::watch::Watch;
 
 /// Least memory of a cache: a slab, and what is around it.
@@ -89,6 +90,7 @@ pub(crate) struct Core {
     pub(crate) metadata_x100: AtomicU64,
     /// What queues and ghosts of all classes will yet take of that, in bytes.
     pub(crate) awaited_bytes: AtomicU64,
+    pub(crate) vacant: Vacant,
     pub(crate) room: Room,
     pub(crate) idle: Idle,
     pub(crate) touched: Touched,
@@ -251,6 +253,7 @@ impl Cache {
                 chunks: AtomicU64::new(0),
                 metadata_x100: AtomicU64::new(0),
                 awaited_bytes: AtomicU64::new(0),
+                vacant: Vacant::default(),
                 room: Room::default(),
                 idle: Idle::default(),
                 touched: Touched::default(),

@@ -62,6 +62,10 @@ pub(crate) struct Class {
     /// Whether it had to evict while it has less than its share, or while memory lies idle
     /// ([`Core::feed`]).
     pub(crate) is_starved: AtomicBool,
+    /// True if it has given out its last free chunk while others have vacant ones.
+    pub(crate) is_used_up: AtomicBool,
+    /// Memory of free chunks beyond those that it keeps, in bytes ([`crate::vacant`]).
+    pub(crate) vacant_bytes: AtomicU64,
 }
 
 const NO_RUN: u64 = 0;
@@ -128,6 +132,8 @@ impl Class {
             release_from: AtomicU32::new(0),
             is_noted_idle: AtomicBool::new(false),
             is_starved: AtomicBool::new(false),
+            is_used_up: AtomicBool::new(false),
+            vacant_bytes: AtomicU64::new(0),
             reap_at: AtomicU32::new(u32::MAX),
             upkeep,
             fixed_bytes: AtomicU64::new(0),
@@ -160,9 +166,15 @@ impl Class {
     }
 
     /// Notes how many chunks the class has now.
-    pub(crate) fn note_chunks(&self, inner: &Inner) {
+    pub(crate) fn note_chunks(&self, core: &Core, inner: &Inner) {
         self.chunks.store(inner.chunks.chunks(), Ordering::Relaxed);
+        self.note_vacant(core, inner);
         self.set_batch();
+    }
+
+    /// How many chunks the class has.
+    pub(crate) fn chunks(&self) -> u64 {
+        self.chunks.load(Ordering::Relaxed)
     }
 
     /// Notes that one more thread has a magazine.

@@ -83,6 +83,7 @@ mod touch;
 mod tune;
 pub mod typed;
 mod upkeep;
+mod vacant;
 pub mod watch;
 mod wheel;
 

@@ -237,6 +237,7 @@ impl Core {
             let spare = class.stock.take_out(&self.pins, target);
             let mut inner = class.inner.lock();
             spare.into_iter().for_each(|ptr| inner.free(self, ptr));
+            class.note_vacant(self, &inner);
         }
     }
 
@@ -254,6 +255,7 @@ impl Core {
         for ptr in now {
             inner.free(self, ptr);
         }
+        class.note_vacant(self, &inner);
     }
 
     /// Queues an item that has just become visible, or was given an expiry, sooner or later. The
@@ -329,5 +331,6 @@ impl Core {
         let unread = class.stock.take_out(&self.pins, 0);
         let mut inner = class.inner.lock();
         unread.into_iter().for_each(|ptr| inner.free(self, ptr));
+        class.note_vacant(self, &inner);
     }
 }

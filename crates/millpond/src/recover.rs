@@ -214,7 +214,7 @@ impl Core {
             self.add_chunks(chunks, inner.policy.kind());
             inner.chunks.add_used_run(&self.arena, run);
             free.iter().rev().for_each(|ptr| inner.chunks.push(&self.arena, *ptr));
-            class.note_chunks(&inner);
+            class.note_chunks(self, &inner);
             inner.settle(self);
         }
         // A twin of what is put into the index may be taken out of it at once, and must have been

@@ -194,7 +194,7 @@ impl Core {
         }
         inner.chunks.remove_run(&self.arena, run);
         let _ = class.set_leaving(&mut inner, None);
-        class.note_chunks(&inner);
+        class.note_chunks(self, &inner);
         let policy = inner.policy.kind();
         inner.settle(self);
         let is_idle = inner.chunks.run_count() == 0;

@@ -276,8 +276,9 @@ impl Core {
         pool.refused_at.store(if gives { 0 } else { self.now() }, Ordering::Relaxed);
     }
 
-    /// Takes about as much as `amount` says from the class of the pool that has most, other than
-    /// `except`, and at least `least_runs` runs, or from the next one that can give some. Returns
+    /// Takes about as much as `amount` says from a class of the pool, other than `except`: vacant
+    /// memory ([`crate::vacant`]); or else from the class that has most, and at least `least_runs`
+    /// runs, or from the next one that can give some. Returns
     /// the number of the class. `None`: none gave anything. The caller holds the pool's `resizing`.
     pub(crate) fn take_bytes(
         &self,
@@ -287,6 +288,9 @@ impl Core {
         amount: Amount,
         taking: &mut Taking,
     ) -> Option<u8> {
+        if let Some(number) = self.release_vacant_from(pool, except, amount, taking) {
+            return Some(number);
+        }
         let mut candidates: Vec<_> = pool
             .used_classes()
             .filter(|(number, _)| Some(*number) != except)

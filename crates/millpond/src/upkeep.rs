@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 
 use crate::pool::Pool;
 use crate::pools::AllPools;
+use crate::vacant::count::Sum;
 
 /// Memory that a round over all pools moves, in bytes: a round that has moved this much stops, and
 /// the next one goes on from there.
@@ -57,6 +58,8 @@ pub(crate) struct Upkeep {
     tunes: AtomicBool,
     /// Whether classes of it may have another policy than it has.
     converts: AtomicBool,
+    /// Vacant memory of its classes.
+    pub(crate) vacant: Sum,
 }
 
 /// What a round of maintenance does for a pool.

@@ -2,7 +2,7 @@
 //! all kept.
 
 use base::rng::{RngExt, seeded};
-use millpond::{ByteSize, Cache, CacheConfig, ErrorKind, ItemOptions, PoolConfig, PoolId};
+use millpond::{ByteSize, Cache, CacheConfig, ErrorKind, ItemOptions, PolicyKind, PoolConfig, PoolId};
 
 fn cache(memory: ByteSize) -> Cache {
     Cache::new(CacheConfig { memory, huge_pages: false, ..CacheConfig::default() }).expect("a cache")
@@ -191,6 +191,61 @@ fn a_size_that_comes_late_gets_its_share() {
     let small: u64 = classes.filter(|class| class.chunk_bytes < 200).map(|class| class.bytes).sum();
     assert!(small >= 3 << 20, "{small} bytes for small items");
     cache.validate();
+}
+
+/// The same if each fifth item stays: those move together.
+#[test]
+fn memory_of_most_items_serves_other_sizes_if_they_are_removed() {
+    let cache = cache(ByteSize::mib(128));
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    let put = |key: u32, len: usize| {
+        let mut item =
+            cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default()).expect("memory");
+        item.value_mut().fill(key as u8);
+        cache.put(item);
+    };
+    let stays = |key: u32| key.is_multiple_of(5);
+    (0..350_000).for_each(|key| put(key, 100));
+    (0..350_000_u32).filter(|key| !stays(*key)).for_each(|key| assert!(cache.remove(&key.to_le_bytes())));
+    (350_000..370_000).for_each(|key| put(key, 3_000));
+    let evictions = cache.stats().pools[0].sum(|class| class.evictions);
+    assert_eq!(evictions, 0);
+    for key in (0..370_000).filter(|key| *key >= 350_000 || stays(*key)) {
+        let found = cache.find(&key.to_le_bytes()).unwrap_or_else(|| panic!("{key} is gone"));
+        assert!(found.iter().all(|byte| *byte == key as u8));
+    }
+    cache.validate();
+}
+
+const S3_FIFO: PolicyKind = PolicyKind::S3Fifo { small_percent: 10 };
+const LRU: PolicyKind = PolicyKind::Lru { refresh_secs: 60 };
+
+/// The memory of what was removed is used for other sizes before anything is evicted, in the same
+/// pool or another.
+#[test]
+fn memory_of_removed_items_serves_other_sizes_before_an_eviction() {
+    for (count, policy) in [(1, S3_FIFO), (2, S3_FIFO), (2, LRU)] {
+        let cache = cache(ByteSize::mib(128));
+        let config = |name: &str| PoolConfig { policy, ..PoolConfig::named(name) };
+        let pools: Vec<PoolId> =
+            (0..count).map(|i| cache.add_pool(config(&i.to_string())).expect("new")).collect();
+        let (first, last) = (pools[0], pools[count - 1]);
+        let put = |pool, key: u32, len: usize| {
+            let item = cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default());
+            cache.put(item.expect("memory"));
+        };
+        (0..350_000).for_each(|key| put(first, key, 100));
+        (0..350_000_u32).for_each(|key| assert!(cache.keys(first).remove(&key.to_le_bytes())));
+        (0..30_000).for_each(|key| put(last, key, 3_000));
+        // And back.
+        (0..30_000_u32).for_each(|key| assert!(cache.keys(last).remove(&key.to_le_bytes()), "{key}"));
+        (0..350_000).for_each(|key| put(last, key, 100));
+        let stats = cache.stats();
+        let evictions: u64 = stats.pools.iter().map(|pool| pool.sum(|class| class.evictions)).sum();
+        assert_eq!(evictions, 0, "with {count} pools and {policy:?}");
+        assert!(cache.ledger().total() <= 128 << 20);
+        cache.validate();
+    }
 }
 
 #[test]

@@ -322,7 +322,8 @@ fn a_pool_that_gave_all_over_its_reserve_moves_the_reserve_between_its_classes()
         }
     }
     let bytes = || cache.stats().pools[1].slab_bytes;
-    assert_eq!(bytes(), 2 * SLAB_BYTES, "its reserve");
+    let over = bytes().checked_sub(2 * SLAB_BYTES).expect("its reserve");
+    assert!(over < 64 << 10, "it has {over} bytes over its reserve: less than another takes");
     (0..400).for_each(|key| put(&cache, pools[1], key, 21_266));
     assert!(bytes() + (64 << 10) >= 2 * SLAB_BYTES, "{} bytes of its reserve are left", bytes());
     cache.validate();

@@ -137,6 +137,15 @@ impl Chunks {
         u64::from(self.free_chunks() - self.runs[ordinal as usize].free - fresh)
     }
 
+    /// The runs of this class, by their ordinals, with how many of their chunks are not free.
+    pub fn used_of_runs(&self) -> impl Iterator<Item = (Run, u32)> + '_ {
+        let used = |place: &Place| {
+            let (run, _) = place.run?;
+            Some((run, self.used_chunks_of(run) - place.free))
+        };
+        self.runs.iter().filter_map(used)
+    }
+
     /// How many chunks of one of its runs were ever used: the first ones. The memory of the others
     /// was never touched.
     pub fn used_chunks_of(&self, run: Run) -> u32 {
@@ -444,6 +453,12 @@ mod tests {
                 _ => {}
             }
             assert_eq!(chunks.free_chunks() as usize, free.len());
+            if rng.random_bool(0.05) {
+                for (run, used) in chunks.used_of_runs() {
+                    let free = free.iter().filter(|ptr| run.has(**ptr)).count() as u32;
+                    assert_eq!(used, run.chunks(info) - free);
+                }
+            }
         }
         assert!(chunks.open.len() <= chunks.runs.len(), "each place is there once");
     }

@@ -35,6 +35,9 @@ impl Core {
     #[cold]
     pub(super) fn feed(&self, pool: &Pool, class: &Class) {
         class.is_starved.store(false, Ordering::Relaxed);
+        if self.take_vacant(pool, class) {
+            return;
+        }
         let has = class.inner.lock().chunks.bytes();
         let lacking = pool.least_share().saturating_sub(has);
         let idle = self.arena.free_unit_bytes();
@@ -54,6 +57,18 @@ impl Core {
                 step_for(pool.slab_bytes())
             };
             self.move_within_pool(pool, class, 2, bytes);
+        }
+    }
+
+    /// Gives a class that has used up its free chunks vacant memory of others, unless it will grow
+    /// by as much as it takes at a time.
+    #[cold]
+    pub(super) fn take_vacant_before_eviction(&self, pool: &Pool, class: &Class) {
+        let free = self.ledger.free().saturating_sub(self.metadata_to_come()) + self.arena.free_unit_bytes();
+        if free.min(pool.room_bytes()) < class.bytes_to_take() {
+            self.take_vacant(pool, class);
+        } else {
+            class.is_used_up.store(false, Ordering::Relaxed);
         }
     }
 
@@ -107,7 +122,7 @@ impl Core {
     fn adopt_run(&self, class: &Class, inner: &mut Inner, run: Run) {
         inner.chunks.add_run(&self.arena, run);
         class.counters.add(RUNS_ADDED, 1);
-        class.note_chunks(inner);
+        class.note_chunks(self, inner);
         inner.settle(self);
     }
 

@@ -18,8 +18,9 @@ impl Cache {
         let core = &self.core;
         let (mut indexed, mut all_bytes) = (0, core.unclaimed.lock().bytes() + core.retired_runs.bytes());
         let mut metadata_x100 = core.retired_runs.metadata_x100();
+        let mut all_vacant = 0;
         for pool in core.pools.all().iter() {
-            let mut bytes = 0;
+            let (mut bytes, mut vacant) = (0, 0);
             for (number, class) in pool.used_classes() {
                 core.fold_magazines(class);
                 let inner = class.inner.lock();
@@ -28,6 +29,7 @@ impl Cache {
                 let view = View::new(core, &inner.chunks);
                 inner.policy.validate(&view);
                 bytes += inner.chunks.bytes();
+                vacant += class.vacant_bytes.load(Ordering::Relaxed);
                 let (mut items, mut queued, mut links) = (0, 0, 0);
                 for run in inner.chunks.runs().collect::<Vec<_>>() {
                     metadata_x100 += metadata_x100_of(run.chunks(info).into(), inner.policy.kind());
@@ -60,8 +62,10 @@ impl Cache {
                 indexed += items;
             }
             assert_eq!(bytes, pool.slab_bytes(), "a pool counts its memory");
-            all_bytes += bytes;
+            assert_eq!(vacant, pool.upkeep.vacant.bytes(), "a pool counts its vacant memory");
+            (all_bytes, all_vacant) = (all_bytes + bytes, all_vacant + vacant);
         }
+        assert_eq!(all_vacant, core.vacant.sum.bytes(), "the cache counts its vacant memory");
         assert_eq!(core.index.len(), indexed, "the index has an entry per item");
         let expected_x100 = core.metadata_x100.load(Ordering::Relaxed);
         assert_eq!(expected_x100, metadata_x100, "metadata is expected for the runs that there are");

@@ -124,10 +124,15 @@ impl Core {
             if self.add_run(pool, class, &mut inner) {
                 self.pop_free(&mut inner, magazine, batch);
             } else {
-                class.is_starved.store(self.could_have_more(pool, &inner), Ordering::Relaxed);
+                let could_have_more = self.has_vacant() || self.could_have_more(pool, &inner);
+                class.is_starved.store(could_have_more, Ordering::Relaxed);
                 goes_on = self.evict(class, &mut inner, magazine, wanted);
             }
         }
+        if inner.chunks.free_chunks() == 0 && self.has_vacant() {
+            class.is_used_up.store(true, Ordering::Relaxed);
+        }
+        class.note_vacant(self, &inner);
         inner.settle(self);
         drop(inner);
         class.upkeep.note_work();

@@ -1,0 +1,197 @@
+//! Vacant memory: free chunks of a class beyond those that the class keeps for its own next items.
+//!
+//! A class grows with what is stored in it, and keeps what it got when its items are removed or
+//! expire. If another class then has to evict, the cache would lose items though much of its memory
+//! holds none. So each class counts what is vacant in it, a pool and the cache have the sums, and a
+//! class that is about to evict takes a run of that first: of its own pool, or if the limits of its
+//! pool and of the cache allow it, of another pool that has more than its reserve. The run that
+//! leaves is one whose items, if it has any, find room in other free chunks of their class: nothing
+//! is evicted for that.
+//!
+//! A class keeps a [`KEPT_PART`]th of its chunks, so that what is freed and used again in turn does
+//! not go from class to class.
+//!
+//! Invariants:
+//! 1. The sums are those of the classes, whose own counts change under their locks. They may be
+//!    older than the free chunks by what changed since the lock was last given back.
+
+pub(crate) mod count;
+
+use std::sync::atomic::Ordering;
+
+use slab::{Run, SLAB_BYTES};
+
+use crate::cache::Core;
+use crate::class::{Class, Inner};
+use crate::pool::Pool;
+use crate::release::{Amount, Taking, Why};
+
+/// The part of its chunks that a class keeps free, and how many it keeps at least.
+const KEPT_PART: u64 = 16;
+const LEAST_KEPT: u64 = 4;
+/// The vacant memory of a class is counted in steps of this many bytes, so that the sums seldom
+/// change.
+const STEP_BYTES: u64 = 64 << 10;
+/// A class takes this part of its memory at a time, as when it grows.
+const PART_TO_TAKE: u64 = 4;
+/// Runs of a class in which held items are looked for, at most.
+const MOST_LOOKED_AT: usize = 8;
+/// Classes that do without vacant memory after one has looked for it in vain.
+const AFTER_VAIN: u32 = 64;
+
+/// How many chunks of a class that has `free` of its `chunks` are vacant.
+fn vacant_chunks(chunks: u64, free: u64) -> u64 {
+    if free == chunks { free } else { free.saturating_sub((chunks / KEPT_PART).max(LEAST_KEPT)) }
+}
+
+impl Class {
+    /// Brings the count of its vacant memory up to date.
+    pub(crate) fn note_vacant(&self, core: &Core, inner: &Inner) {
+        let chunks = vacant_chunks(inner.chunks.chunks(), inner.chunks.free_chunks().into());
+        let bytes = chunks * u64::from(self.info.chunk_bytes) / STEP_BYTES * STEP_BYTES;
+        let before = self.vacant_bytes.load(Ordering::Relaxed);
+        if bytes != before {
+            self.vacant_bytes.store(bytes, Ordering::Relaxed);
+            self.upkeep.vacant.change(before, bytes);
+            core.vacant.sum.change(before, bytes);
+        }
+    }
+
+    /// The vacant memory of others that it takes at a time, in bytes.
+    pub(crate) fn bytes_to_take(&self) -> u64 {
+        let has = self.chunks() * u64::from(self.info.chunk_bytes);
+        (has / PART_TO_TAKE).clamp(self.least_bytes(), SLAB_BYTES as u64)
+    }
+
+    /// Runs of the class that can leave without an eviction, with how many of their chunks are in
+    /// use: those of which the smallest part is come first.
+    fn vacant_runs(&self, most_bytes: u64) -> Vec<(Run, u32)> {
+        let inner = self.inner.lock();
+        let free = u64::from(inner.chunks.free_chunks());
+        let vacant = vacant_chunks(inner.chunks.chunks(), free);
+        let chunks = |run: &Run| run.chunks(self.info);
+        let can_leave = |(run, used): &(Run, u32)| {
+            // Its own free chunks leave with it, and its items take as many others as it has used.
+            run.bytes() <= most_bytes && (u64::from(chunks(run)) <= vacant || *used == 0)
+        };
+        let mut runs: Vec<_> = inner.chunks.used_of_runs().filter(can_leave).collect();
+        drop(inner);
+        let used_part = |(run, used): &(Run, u32)| (u64::from(*used) << 32) / u64::from(chunks(run).max(1));
+        runs.sort_by_key(|run| (used_part(run), std::cmp::Reverse(run.0.units)));
+        runs.truncate(MOST_LOOKED_AT);
+        runs
+    }
+}
+
+impl Core {
+    /// Returns whether there is vacant memory for a class that has no free chunk any more.
+    #[inline]
+    pub(crate) fn has_vacant(&self) -> bool {
+        self.vacant.sum.bytes() > 0
+    }
+
+    /// Gives a class that is about to evict vacant memory of others, if there is any. Waits for
+    /// nobody. The caller holds no lock. Returns whether the class got some.
+    #[cold]
+    pub(crate) fn take_vacant(&self, pool: &Pool, class: &Class) -> bool {
+        class.is_used_up.store(false, Ordering::Relaxed);
+        let may_have_some =
+            pool.upkeep.vacant.bytes() > 0 || self.has_vacant() && pool.room_bytes() >= class.least_bytes();
+        if !may_have_some || self.vacant.does_without() {
+            return false;
+        }
+        let wanted = class.bytes_to_take();
+        if self.release_vacant(pool, class, wanted) {
+            self.free_retired_runs();
+            if self.grow(pool, class, wanted) > 0
+                || self.bring_together() && self.grow(pool, class, wanted) > 0
+            {
+                return true;
+            }
+        }
+        self.vacant.note_vain(AFTER_VAIN);
+        false
+    }
+
+    /// Has classes of the pool, or of others if its limits allow it more, give back about `bytes`
+    /// of vacant memory, for `class`.
+    fn release_vacant(&self, pool: &Pool, class: &Class, bytes: u64) -> bool {
+        let mut taking = Taking::new(Why::Moved, 0);
+        let except = Some(class.info.class);
+        if self.release_vacant_of(pool, except, Amount::about(bytes), &mut taking).is_some() {
+            return true;
+        }
+        if pool.room_bytes() < class.least_bytes() {
+            return false;
+        }
+        let pools = self.pools.all();
+        let gives = |other: &Pool| {
+            let over = other.slab_bytes().saturating_sub(other.reserve_bytes());
+            let amount = Amount { bytes: bytes.min(over), most_bytes: over };
+            over > 0 && self.release_vacant_of(other, None, amount, &mut taking).is_some()
+        };
+        pools.iter().filter(|other| other.number != pool.number && !other.is_leaving()).any(gives)
+    }
+
+    /// [`Self::release_vacant_from`] for a pool in which nobody else takes memory at the moment.
+    fn release_vacant_of(
+        &self,
+        pool: &Pool,
+        except: Option<u8>,
+        amount: Amount,
+        taking: &mut Taking,
+    ) -> Option<u8> {
+        if pool.upkeep.vacant.bytes() == 0 {
+            return None;
+        }
+        let _resizing = pool.resizing.try_lock()?;
+        self.release_vacant_from(pool, except, amount, taking)
+    }
+
+    /// Takes about as much as `amount` says from the class of the pool, other than `except`, in
+    /// which most is vacant, or from the next one. Evicts nothing, and waits for nobody. Returns
+    /// the number of the class. The caller holds the pool's `resizing`.
+    pub(crate) fn release_vacant_from(
+        &self,
+        pool: &Pool,
+        except: Option<u8>,
+        amount: Amount,
+        taking: &mut Taking,
+    ) -> Option<u8> {
+        if pool.upkeep.vacant.bytes() == 0 {
+            return None;
+        }
+        let vacant = |class: &Class| class.vacant_bytes.load(Ordering::Relaxed);
+        let mut classes: Vec<&Class> = pool
+            .used_classes()
+            .map(|(_, class)| class)
+            .filter(|class| Some(class.info.class) != except && vacant(class) > 0)
+            .collect();
+        classes.sort_by_key(|class| std::cmp::Reverse(vacant(class)));
+        let gives = |class: &&Class| self.release_vacant_runs(pool, class, amount, taking) > 0;
+        classes.into_iter().find(gives).map(|class| class.info.class)
+    }
+
+    /// Has the class give back runs that can leave without an eviction, of about `amount` together.
+    fn release_vacant_runs(&self, pool: &Pool, class: &Class, amount: Amount, taking: &mut Taking) -> u64 {
+        let mut released = 0;
+        while released < amount.bytes {
+            let runs = class.vacant_runs(amount.most_bytes - released);
+            let is_free =
+                |(run, used): &&(Run, u32)| *used == 0 || self.held_in(*run, run.chunks(class.info), 1) == 0;
+            let Some((run, used)) = runs.iter().find(is_free) else { break };
+            // What is copied is no more than what is inserted.
+            let copied = u64::from(*used) * u64::from(class.info.chunk_bytes);
+            let Some(turn) = pool.turn_to_move(copied) else { break };
+            if !self.release_run(pool, class, *run, taking) {
+                break;
+            }
+            if copied > 0 {
+                pool.note_move(turn);
+            }
+            pool.slabs_moved.fetch_add(1, Ordering::Relaxed);
+            released += run.bytes();
+        }
+        released
+    }
+}
