@@ -8,11 +8,10 @@ use std::thread::JoinHandle;
 
 use base::thread::Repeating;
 use config::{Error, ErrorKind};
-
-use crate::log::Seldom;
-use crate::maintenance::INTERVAL;
-use crate::shared::Shared;
-use crate::tenant_changes;
+use frontend::log::Seldom;
+use frontend::maintenance::INTERVAL;
+use frontend::shared::Shared;
+use frontend::tenant_changes;
 
 /// Takes memory ahead, until it is dropped.
 pub(crate) type Toucher = Repeating<Arc<Shared>>;

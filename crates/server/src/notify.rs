@@ -7,10 +7,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use frontend::mailbox::Message;
+use frontend::shared::Shared;
 use sd_notify::NotifyState;
-
-use crate::mailbox::Message;
-use crate::shared::Shared;
 
 /// It serves.
 pub(crate) fn ready(addresses: &str) {

@@ -7,12 +7,12 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use config::{Address, Auto, Config, Error, ErrorKind, ListenerConfig, Watch, check};
+use config::{Address, Auto, Config, Error, ErrorKind, ListenerConfig, check};
+use frontend::access::Access;
+use frontend::{files, tls};
 
-use crate::access::Access;
 use crate::activation::Activated;
 use crate::net::Listener;
-use crate::{preflight, tls};
 
 /// Sockets and files of a server that starts.
 pub(crate) struct Opened {
@@ -29,43 +29,18 @@ pub(crate) struct Opened {
 /// programs have.
 ///
 /// # Errors
-/// As [`Listener::bind`] and [`read_files`]: with everything that cannot be opened, of the kind of
+/// As [`Listener::bind`] and [`files::read`]: with everything that cannot be opened, of the kind of
 /// the first.
 pub(crate) fn open(config: &mut Config, activated: &mut Activated) -> Result<Opened, Error> {
     let mut refused = Vec::new();
     let listeners = listen(config, activated).map_err(|errors| refused.extend(errors));
     let admin = listen_for_operators(config, activated).map_err(|error| refused.push(error));
-    let files = read_files(config).map_err(|error| refused.push(error));
+    let files = files::read(config).map_err(|error| refused.push(error));
     let (Ok((sockets, absent)), Ok(admin_socket), Ok((certificates, access))) = (listeners, admin, files)
     else {
         return Err(Error::all(&refused));
     };
     Ok(Opened { sockets, absent, admin_socket, certificates, access })
-}
-
-/// Reads certificates, keys and tokens.
-///
-/// # Errors
-/// [`ErrorKind::Config`], with all that is wrong with any of the files.
-pub(crate) fn read_files(config: &Config) -> Result<(tls::Loaded, Access), Error> {
-    match (tls::load(config), Access::load(config)) {
-        (Ok(certificates), Ok(access)) => Ok((certificates, access)),
-        (certificates, access) => {
-            let problems = [certificates.err(), access.err()].into_iter().flatten().flatten();
-            Err(Error::new(ErrorKind::Config, problems.collect::<Vec<_>>().join("\n")))
-        }
-    }
-}
-
-/// Returns an error if a log that `new` names, and `old` does not, cannot be written.
-///
-/// # Errors
-/// [`ErrorKind::Config`], with all that cannot.
-pub(crate) fn check_logs(old: &Watch, new: &Watch) -> Result<(), Error> {
-    let problems = preflight::logs(new);
-    let known = preflight::logs(old);
-    let problems: Vec<String> = problems.into_iter().filter(|problem| !known.contains(problem)).collect();
-    if problems.is_empty() { Ok(()) } else { Err(Error::new(ErrorKind::Config, problems.join("\n"))) }
 }
 
 /// The sockets of the listeners, and the names of those that the server does without.

@@ -4,37 +4,16 @@
 //! Each is checked as a start would use it, and all problems are reported together. Invariant 1:
 //! nothing is changed. No file is made, emptied or written to, and no address is listened on.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use config::load::Findings;
-use config::{Address, Auto, Config, Error, ErrorKind, Watch};
+use config::{Address, Auto, Config, Error, ErrorKind};
+pub use frontend::files::files;
+use frontend::machine;
 use millpond::Cache;
 
-use crate::access::Access;
 use crate::activation::Activated;
-use crate::machine;
 use crate::net::Listener;
-use crate::requests::refuse_pipe;
-use crate::tls;
-
-/// Looks at the files that SIGHUP reads again: certificates, tokens and logs.
-pub fn files(config: &Config) -> Findings {
-    let mut problems = tls::load(config).err().unwrap_or_default();
-    problems.extend(Access::load(config).err().unwrap_or_default());
-    problems.extend(logs(&config.watch));
-    Findings { problems, warnings: Vec::new() }
-}
-
-/// Why logs cannot be written.
-pub(crate) fn logs(watch: &Watch) -> Vec<String> {
-    let named = [("request_log", &watch.request_log), ("trace_file", &watch.trace_file)];
-    let problem = |(setting, file): (&str, &PathBuf)| {
-        let error = check_log(file).err()?;
-        Some(format!("watch.{setting}: {} cannot be written: {error}", file.display()))
-    };
-    named.into_iter().filter_map(problem).collect()
-}
 
 /// Looks at all that a start needs. An address that is in use, perhaps by the very server that has
 /// this configuration, is warned of.
@@ -99,23 +78,6 @@ fn refused_addresses(config: &Config, activated: &Activated) -> Vec<Refusal> {
         refused.push(Refusal { setting: "admin.address".to_owned(), error });
     }
     refused
-}
-
-/// Checks that a file can be written to, or made; an empty name stands for none.
-fn check_log(file: &Path) -> io::Result<()> {
-    if file.as_os_str().is_empty() {
-        return Ok(());
-    }
-    refuse_pipe(file)?;
-    match std::fs::metadata(file) {
-        Ok(there) if there.is_dir() => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder")),
-        Ok(_) => machine::check_writable(file),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-            machine::check_folder(folder.unwrap_or(Path::new(".")))
-        }
-        Err(error) => Err(error),
-    }
 }
 
 /// Checks that a cache can be made in `folder`, which is created if it is not there.

@@ -5,13 +5,13 @@ use std::io::Write as _;
 use base::Clock;
 use config::load::{Loaded, Survey};
 use config::{Error, ErrorKind};
+use frontend::changing::Origin;
+use frontend::log::LogControl;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::activation::Activated;
 use crate::banner;
-use crate::changing::Origin;
-use crate::log::LogControl;
 use crate::notify;
 use crate::preflight;
 use crate::server::Server;

@@ -6,26 +6,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use base::Clock;
-use config::change::{self, Change};
-use config::{Address, Classes, Config, Error, ErrorKind, ListenerConfig, PoolSettings};
-use millpond::sizing::Tuning;
-use millpond::strategy::Strategy;
-use millpond::{Cache, CacheConfig, PoolConfig, SizeClassConfig};
+use config::change::Change;
+use config::{Address, Config, Error, ErrorKind, ListenerConfig, PoolSettings};
+use frontend::listener::ListenerState;
+use frontend::machine;
+use frontend::mailbox::{Mailbox, Message};
+use frontend::pools::{add_pool, set_shares};
+use frontend::reload::put_in_force;
+use frontend::requests::Files;
+use frontend::shared::{Shared, WorkerState};
+use millpond::{Cache, CacheConfig};
 use tenancy::key_space::{Entrance, Pool};
 use tenancy::{Directory, Tenant};
 
 use crate::activation::Activated;
 use crate::admin::AdminServer;
-use crate::listener::ListenerState;
-use crate::machine;
-use crate::mailbox::{Mailbox, Message};
+use crate::maintain;
 use crate::maintain::Toucher;
 use crate::net::{Listener, Long, Worker};
 use crate::open::{self, Opened};
-use crate::requests::Files;
-use crate::shared::{Shared, WorkerState};
-use crate::tls;
-use crate::{maintain, tenant_changes};
 
 /// Descriptors that are needed besides those of connections: epoll instances, mailboxes, listeners,
 /// admin, log.
@@ -214,86 +213,6 @@ impl Server {
     }
 }
 
-/// Puts settings in force while serving; called by [`Shared::reload`] and its like.
-pub(crate) struct Reload<'a> {
-    pub(crate) shared: &'a Shared,
-}
-
-impl Reload<'_> {
-    /// Applies the part of `config` that can be changed while serving, and returns all differences.
-    ///
-    /// # Errors
-    /// As [`Server::reload`].
-    pub(crate) fn apply(&self, config: &Config, files: Files) -> Result<Vec<Change>, Error> {
-        let config = &self.shared.changing.without_absent(config);
-        config::check::check(config)?;
-        let old = self.shared.config();
-        let changes = change::between(&old, config)?;
-        let merged = change::with_online(&old, config);
-        // A setting that needs a restart stays, and may name something that is to be removed.
-        config::check::check(&merged)?;
-        let (certificates, access) = open::read_files(&merged)?;
-        open::check_logs(&old.watch, &merged.watch)?;
-        let cache = &self.shared.cache;
-        // Steps that can be rejected come before those that change something.
-        let refused = |e| Error::with_source(ErrorKind::Engine, "memory cannot be changed", e);
-        if old.memory() != merged.memory() {
-            cache.check_memory(merged.memory()).map_err(refused)?;
-        }
-        for settings in &merged.all_pools() {
-            if let Some(pool) = self.shared.directory().pool(&settings.name) {
-                cache
-                    .check_pool_policy(pool.id, settings.policy)
-                    .map_err(|e| policy_refused(&pool.name, e))?;
-            }
-        }
-        self.shared.requests.apply(cache.ledger(), &merged.watch, files)?;
-        self.shared.watching.apply(cache, &self.shared.directory().pools, &merged.watch)?;
-        self.shared.tracing.apply(cache.ledger(), &merged.telemetry)?;
-        let monitoring = &self.shared.monitoring;
-        // A monitor takes back by itself the memory that it has given back.
-        let is_lent = monitoring.is(&merged.monitor) && monitoring.status().is_some();
-        if !is_lent || old.memory() != merged.memory() {
-            monitoring.stop();
-            // Items are evicted on the maintenance thread: a client may have asked for the change,
-            // and the others of its worker do not wait.
-            cache.set_memory_lazily(merged.memory()).map_err(refused)?;
-            monitoring.start(cache, &merged.monitor)?;
-        }
-        tenant_changes::apply(self.shared, &merged, |settings| {
-            let pool = add_pool(cache, settings, Arc::default())?;
-            self.shared.watching.apply_to(cache, &pool, self.shared.directory().pools.len())?;
-            Ok(pool)
-        })?;
-        let directory = self.shared.directory();
-        set_shares(cache, &merged, &directory.pools)?;
-        for settings in &merged.all_pools() {
-            let Some(pool) = directory.pool(&settings.name) else { continue };
-            cache.set_pool_limit_lazily(pool.id, settings.limit.set()).map_err(|e| {
-                Error::with_source(
-                    ErrorKind::Engine,
-                    format!("the limit of pool {} cannot be changed", pool.name),
-                    e,
-                )
-            })?;
-            let refused = |e| policy_refused(&pool.name, e);
-            cache.set_pool_policy_lazily(pool.id, settings.policy).map_err(refused)?;
-            cache.set_pool_strategy(pool.id, strategy(settings)).map_err(refused)?;
-            cache.set_pool_tuning(pool.id, tuning(settings)).map_err(refused)?;
-        }
-        put_in_force(self.shared, certificates);
-        self.shared.admin_access.set(access);
-        // Users that were made while serving stay until those of the configuration change.
-        if old.users != merged.users {
-            self.shared.users.replace(&merged);
-        }
-        self.shared.set_config(merged);
-        self.shared.workers.iter().for_each(|worker| worker.mailbox.send(Message::Reload));
-        self.shared.maintenance.wake();
-        Ok(changes)
-    }
-}
-
 impl Server {
     /// Stops accepting, answers what has arrived, sends the remaining output for as long as the
     /// drain time-out allows, and returns.
@@ -405,24 +324,6 @@ fn build_pools(config: &Config, cache: &Cache) -> Result<Vec<Arc<Pool>>, Error> 
     pools
 }
 
-fn add_pool(cache: &Cache, settings: &PoolSettings, gate: Arc<Entrance>) -> Result<Arc<Pool>, Error> {
-    let id = cache.add_pool(pool_config(settings)).map_err(|e| {
-        Error::with_source(ErrorKind::Engine, format!("pool {} cannot be made", settings.name), e)
-    })?;
-    Ok(Arc::new(Pool { name: settings.name.clone(), id, gate }))
-}
-
-/// Sets the share of the memory that each pool is entitled to.
-fn set_shares(cache: &Cache, config: &Config, pools: &[Arc<Pool>]) -> Result<(), Error> {
-    for settings in &config.all_pools() {
-        let Some(pool) = pools.iter().find(|pool| pool.name == settings.name) else { continue };
-        cache.set_pool_share(pool.id, settings.reserve, config.pool_weight(&settings.name)).map_err(|e| {
-            Error::with_source(ErrorKind::Engine, format!("pool {} cannot have its share", pool.name), e)
-        })?;
-    }
-    Ok(())
-}
-
 /// All tenants over the pools.
 fn directory(config: &Config, pools: Vec<Arc<Pool>>) -> Result<Directory, Error> {
     let mut tenants = Vec::new();
@@ -436,53 +337,6 @@ fn directory(config: &Config, pools: Vec<Arc<Pool>>) -> Result<Directory, Error>
         tenants.push(Arc::new(Tenant::new(&settings, Arc::clone(pool))));
     }
     Ok(Directory::new(tenants, pools))
-}
-
-fn pool_config(settings: &PoolSettings) -> PoolConfig {
-    let bytes = |size: base::ByteSize| u32::try_from(size.as_u64()).unwrap_or(u32::MAX);
-    PoolConfig {
-        name: settings.name.clone(),
-        limit: settings.limit.set(),
-        policy: settings.policy,
-        strategy: strategy(settings),
-        classes: if settings.class_sizes_bytes.is_empty() {
-            SizeClassConfig::Factor {
-                factor: settings.class_factor,
-                min: bytes(settings.class_min_bytes),
-                max: bytes(settings.class_max_bytes),
-            }
-        } else {
-            SizeClassConfig::List(settings.class_sizes_bytes.clone())
-        },
-        tuning: tuning(settings),
-        own_keys: settings.own_keys,
-        ..PoolConfig::default()
-    }
-}
-
-/// How the pool's classes trade slabs; the name was checked with the configuration.
-fn strategy(settings: &PoolSettings) -> Strategy {
-    Strategy::by_name(&settings.rebalance).unwrap_or_default()
-}
-
-/// Returns the tuning of the pool's size classes, if they follow its items.
-fn tuning(settings: &PoolSettings) -> Option<Tuning> {
-    (settings.classes == Classes::Tuned).then(Tuning::default)
-}
-
-/// The error of a change of `pool`'s policy that the engine refuses.
-fn policy_refused(pool: &str, error: millpond::Error) -> Error {
-    let context = format!("how pool {pool} evicts cannot be changed");
-    Error::with_source(ErrorKind::Engine, context, error)
-}
-
-/// Has new connections speak TLS with `certificates`.
-fn put_in_force(shared: &Shared, certificates: tls::Loaded) {
-    let now = shared.clock.unix_secs();
-    for (listener, tls) in shared.listeners.iter().zip(certificates.listeners) {
-        listener.tls.set(&listener.name, tls, now);
-    }
-    shared.admin_tls.set("admin", certificates.admin, now);
 }
 
 fn listener_states(

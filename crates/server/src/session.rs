@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use config::Protocol;
+use frontend::connections::ConnectionInfo;
+use frontend::context::Context;
+use frontend::output::Output;
+use frontend::settings::Settings;
+use frontend::turn::{Next, Turn};
 use millpond::ReadHandle;
 use tenancy::Account;
 use tenancy::latency::Spoken;
 use tenancy::users::Users;
 
-use crate::connections::ConnectionInfo;
-use crate::context::Context;
 use crate::detect::{Detected, detect};
 use crate::memcached;
-use crate::output::Output;
 use crate::resp;
-use crate::settings::Settings;
-use crate::turn::{Next, Turn};
 
 /// The protocol's side of a connection.
 pub(crate) enum Session<'c> {

@@ -16,9 +16,9 @@ use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::serve::IncomingStream;
+use frontend::shared::Shared;
 
 use super::serve::PatientListener;
-use crate::shared::Shared;
 
 /// The paths that need neither token nor name: they only reveal that a server is there, which every
 /// client that reached it knows.

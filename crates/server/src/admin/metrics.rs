@@ -7,6 +7,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use frontend::curves::Outlook;
+use frontend::log::dropped_lines;
+use frontend::shared::Shared;
+use frontend::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
+use frontend::tls::TlsSlot;
 use millpond::monitor::MonitorStatus;
 use millpond::watch::{EventStats, LatencyStats};
 use millpond::{Cache, CacheStats, ClassStats, PoolStats, QueueStats};
@@ -18,11 +23,6 @@ use tenancy::latency::{Histogram, Spoken, TenantLatencies};
 use tenancy::metrics::{Counter, RESP_COMMANDS};
 
 use super::figures::{CLASS_FIGURES, DEPARTURES, Figure};
-use crate::curves::Outlook;
-use crate::log::dropped_lines;
-use crate::shared::Shared;
-use crate::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
-use crate::tls::TlsSlot;
 
 type Labels = Vec<(&'static str, String)>;
 

@@ -23,11 +23,11 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use config::{Error, ErrorKind};
+use frontend::shared::Shared;
 use tokio::sync::oneshot;
 
 use self::access::Caller;
 use self::serve::PatientListener;
-use crate::shared::Shared;
 
 /// The running admin server; stops when it is dropped.
 pub(crate) struct AdminServer {

@@ -10,10 +10,10 @@ use config::change::{self, Change, as_json};
 use config::edit::lay_over;
 use config::load::Override;
 use config::{Error, check, keys, rewrite};
+use frontend::shared::Shared;
 use serde_json::{Map, Value, json};
 
 use super::access::Operator;
-use crate::shared::Shared;
 
 /// The header for warnings about a change that was made but is probably not intended.
 const WARNING: HeaderName = HeaderName::from_static("millpond-warning");

@@ -2,6 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
+use frontend::curves::Outlook;
+use frontend::listener::ListenerState;
+use frontend::shared::Shared;
+use frontend::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
 use millpond::watch::LatencyStats;
 use millpond::{CacheStats, ClassStats, PoolStats};
 use protocol::memcached::reply::shown_key;
@@ -11,10 +15,6 @@ use tenancy::latency::{Histogram, Spoken};
 use tenancy::metrics::Counter;
 
 use super::figures::{CLASS_FIGURES, DEPARTURES};
-use crate::curves::Outlook;
-use crate::listener::ListenerState;
-use crate::shared::Shared;
-use crate::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
 
 /// The whole document. The part of each tenant and pool is made only when it is written: those of a
 /// thousand pools at once would take hundreds of mebibytes.

@@ -7,12 +7,12 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use config::{Config, TenantSettings};
+use frontend::shared::Shared;
+use frontend::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
 use serde_json::{Map, Value, json};
 
 use super::access::Operator;
 use super::settings::{make, overrides};
-use crate::shared::Shared;
-use crate::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
 
 /// `GET /tenants`: the settings and figures of each.
 pub(super) async fn list(State(shared): State<Arc<Shared>>, _: Operator) -> Response {

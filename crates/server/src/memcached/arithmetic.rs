@@ -1,5 +1,7 @@
 //! Numbers: `incr`, `decr` and what `ma` does.
 
+use frontend::output::Output;
+use frontend::requests::Asked;
 use millpond::{ReadHandle, WriteHandle};
 use protocol::memcached::{ArithmeticRequest, Direction, Exptime, Reply, WireError, reply, write_u64};
 use tenancy::Does;
@@ -8,8 +10,6 @@ use tenancy::metrics::Counter;
 use super::commands::{Commands, EndsAt};
 use super::respond;
 use super::store::{allocation_error, cas_of};
-use crate::output::Output;
-use crate::requests::Asked;
 
 /// A change of a number.
 #[derive(Clone, Copy, Debug)]

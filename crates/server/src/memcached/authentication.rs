@@ -4,6 +4,9 @@
 //! If `default` has permissions without a password, a client authenticates with a `set` that
 //! `default` may not carry out ([`super::permission`]). The binary protocol has no authentication.
 
+use frontend::output::Output;
+use frontend::shared::Shared;
+use frontend::turn::{Next, Turn};
 use millpond::ReadHandle;
 use protocol::http;
 use protocol::memcached::Reply;
@@ -12,9 +15,6 @@ use tenancy::metrics::Counter;
 use tenancy::users::Late;
 
 use super::Session;
-use crate::output::Output;
-use crate::shared::Shared;
-use crate::turn::{Next, Turn};
 
 /// The longest line, and the longest value, of one who is not known.
 const MAX_BYTES: usize = 1024;

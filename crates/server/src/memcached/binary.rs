@@ -5,6 +5,10 @@
 
 use std::ops::ControlFlow;
 
+use frontend::deadline::shown_flags;
+use frontend::lookup::Value;
+use frontend::output::Output;
+use frontend::turn::Next;
 use millpond::ReadHandle;
 use protocol::memcached::binary::{
     Arithmetic, Get, Head, Opcode, Packet, Parse, Refusal, Request, Status, Store, reply,
@@ -17,10 +21,6 @@ use super::commands::{Commands, EndsAt, Removed};
 use super::lookup::Answer;
 use super::store::{self, Stored, cas_of};
 use super::{Round, VERSION};
-use crate::deadline::shown_flags;
-use crate::lookup::Value;
-use crate::output::Output;
-use crate::turn::Next;
 
 /// memcached's description of a failed allocation, after the error token.
 const NO_MEMORY_STORING: &[u8] = b"Out of memory allocating item";

@@ -4,6 +4,13 @@
 use std::sync::Arc;
 
 use config::{Auto, Config};
+use frontend::connections::ConnectionInfo;
+use frontend::lookup::{TAGGED_FROM_BYTES, Value};
+use frontend::output::Output;
+use frontend::requests::{Asked, Notes};
+use frontend::settings::Settings;
+use frontend::shared::Shared;
+use frontend::telemetry::{Sampled, Step};
 use millpond::{ItemOptions, ItemTag, Keys, ReadHandle};
 use protocol::memcached::{
     DeleteRequest, Expiry, Exptime, Key, KeyBuf, Reply, StoreCommand, StoreHeader, TouchRequest, WireError,
@@ -15,13 +22,6 @@ use tenancy::{Does, Tenant};
 
 use super::respond;
 use super::store::cas_of;
-use crate::connections::ConnectionInfo;
-use crate::lookup::{TAGGED_FROM_BYTES, Value};
-use crate::output::Output;
-use crate::requests::{Asked, Notes};
-use crate::settings::Settings;
-use crate::shared::Shared;
-use crate::telemetry::{Sampled, Step};
 
 /// The state that a command works with.
 pub(super) struct Commands<'a, 'c> {

@@ -4,14 +4,14 @@
 //! these commands have nothing to change, and answer as if they had. A listing goes through the
 //! items of the listener's pool while others change them, some in each turn of the connection.
 
+use frontend::output::Output;
+use frontend::turn::Next;
 use millpond::{Items, ReadHandle, Step};
 use protocol::memcached::{Reply, Tokens, WireError, reply};
 
 use super::commands::Commands;
 use super::stats::class_number;
 use super::store::cas_of;
-use crate::output::Output;
-use crate::turn::Next;
 
 /// The most item memory that a walk may hold between two turns: the items that it has looked at
 /// ahead, all of one slab.

@@ -1,7 +1,7 @@
 //! Execution of the requests that are not look-ups.
 
 use super::{NO_WATCH, Round, VERSION, respond};
-use crate::turn::Next;
+use frontend::turn::Next;
 use protocol::memcached::{Reply, Request, ShutdownMode, WireError, reply};
 use tenancy::metrics::Counter;
 

@@ -3,6 +3,7 @@
 //! The command line is kept and parsed again at the end: what borrows from it cannot outlive the
 //! receive buffer.
 
+use frontend::output::Output;
 use millpond::ReadHandle;
 use protocol::memcached::{DataBlock, DataState, Limits, Parse, Parser, StoreHeader, WireError, binary};
 
@@ -11,7 +12,6 @@ use super::commands::Commands;
 use super::permission::Denial;
 use super::store::{Draft, Stored};
 use super::{Wire, refusal_counter, respond};
-use crate::output::Output;
 
 /// A storage command of which the data has not arrived whole.
 pub(crate) struct Incoming<'c> {

@@ -1,5 +1,9 @@
 //! Retrievals, many at a time.
 
+use frontend::deadline::shown_flags;
+use frontend::lookup::{Batch, Value};
+use frontend::output::{MIN_IN_PLACE_BYTES, Output};
+use frontend::requests::Asked;
 use millpond::{Found, ReadHandle};
 use protocol::memcached::{Exptime, KEY_MAX_BYTES, MetaFlags, MetaRequest, Reply, reply};
 use tenancy::Does;
@@ -7,10 +11,6 @@ use tenancy::metrics::Counter;
 
 use super::binary::BinaryGet;
 use super::commands::{Commands, EndsAt};
-use crate::deadline::shown_flags;
-use crate::lookup::{Batch, Value};
-use crate::output::{MIN_IN_PLACE_BYTES, Output};
-use crate::requests::Asked;
 
 /// The most that an answer with a small value takes: the value, the key, and what else stands in a
 /// line or a header.

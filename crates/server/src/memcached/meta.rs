@@ -1,5 +1,7 @@
 //! Meta commands other than `ms`: `mg`, `md`, `me`, and the answer to `ma`.
 
+use frontend::lookup::Value;
+use frontend::output::Output;
 use millpond::{ReadHandle, WriteHandle};
 use protocol::memcached::{
     Exptime, MetaCommand, MetaFacts, MetaFlags, MetaMarks, MetaRequest, MetaStatus, Remaining, WireError,
@@ -11,8 +13,6 @@ use super::arithmetic::{Change, Changed};
 use super::commands::{Commands, EndsAt, Removed};
 use super::stats;
 use super::store::{allocation_error, cas_of};
-use crate::lookup::Value;
-use crate::output::Output;
 
 /// User bit of an item that is to be recached, though it may be served meanwhile.
 pub(super) const STALE: u8 = 1;
@@ -223,7 +223,7 @@ impl<'c> Commands<'_, 'c> {
             size: Some(item.len() as u64),
             ttl: told.ttl.or_else(|| Some(self.remaining(item.expires_at()))),
             cas: flags.has(b'c').then(|| self.cas_of(&item)),
-            client_flags: Some(crate::deadline::shown_flags(item.client_flags())),
+            client_flags: Some(frontend::deadline::shown_flags(item.client_flags())),
             idle_secs: Some(told.before.last_access.map_or(0, idle)),
             fetched: Some(told.before.fetched),
             marks: told.marks,

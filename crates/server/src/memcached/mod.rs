@@ -27,6 +27,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use config::Protocol;
+use frontend::connections::ConnectionInfo;
+use frontend::context::Context;
+use frontend::lookup::Batch;
+use frontend::output::Output;
+use frontend::settings::Settings;
+use frontend::turn::{Next, Turn};
 use millpond::ReadHandle;
 use protocol::memcached::binary::{Parser as BinaryParser, REQUEST_MAGIC};
 use protocol::memcached::{Key, KeyBuf, Limits, MetaCommand, Parse, Parser, Reply, Request, WireError};
@@ -40,12 +46,6 @@ use self::commands::{Commands, EndsAt};
 use self::crawler::Dump;
 use self::incoming::Incoming;
 use self::lookup::Answer;
-use crate::connections::ConnectionInfo;
-use crate::context::Context;
-use crate::lookup::Batch;
-use crate::output::Output;
-use crate::settings::Settings;
-use crate::turn::{Next, Turn};
 
 /// The answer to `version`: the memcached release whose behaviour is served, and our version.
 pub(crate) const VERSION: &str = concat!("1.6.18-millpond-", env!("CARGO_PKG_VERSION"));
@@ -436,7 +436,7 @@ impl<'i> Round<'_, '_, 'i> {
     /// Answers the lookups that were gathered. Where the output gets too large meanwhile, the turn
     /// ends, and goes on from there with the next.
     fn answer_batch(&mut self) -> Option<Next> {
-        if self.batch.len() == 0 {
+        if self.batch.is_empty() {
             return None;
         }
         let since = self.commands.traced_since();

@@ -9,6 +9,8 @@
 use std::ops::ControlFlow;
 
 use config::acl::{DEFAULT_USER, Denied};
+use frontend::output::Output;
+use frontend::turn::Next;
 use millpond::ReadHandle;
 use protocol::memcached::binary::{Head, Packet, Status, reply as binary_reply};
 use protocol::memcached::{
@@ -22,8 +24,6 @@ use super::authentication::Said;
 use super::binary::key_of as binary_key_of;
 use super::commands::Commands;
 use super::{Round, key_of, respond};
-use crate::output::Output;
-use crate::turn::Next;
 
 /// The commands that all must be allowed for a request.
 type Counterparts = &'static [Counterpart];

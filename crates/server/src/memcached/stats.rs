@@ -13,6 +13,10 @@ use std::sync::atomic::Ordering;
 
 use base::Part;
 use config::{Address, Config, Protocol};
+use frontend::curves::Outlook;
+use frontend::listener::ListenerState;
+use frontend::output::Output;
+use frontend::tenant_figures::{TENANT_FIGURES, tenants};
 use millpond::{ClassStats, PoolStats, ReadHandle};
 use protocol::memcached::{Reply, Tokens, WireError, reply};
 use tenancy::Counts;
@@ -21,10 +25,6 @@ use tenancy::users::Identity;
 
 use super::VERSION;
 use super::commands::Commands;
-use crate::curves::Outlook;
-use crate::listener::ListenerState;
-use crate::output::Output;
-use crate::tenant_figures::{TENANT_FIGURES, tenants};
 
 /// Most keys of `stats hotkeys`.
 const MAX_HOT_KEYS: usize = 50;
@@ -157,7 +157,7 @@ impl<'c> Commands<'_, 'c> {
         reply::stat(out, "libevent", "none");
         number(out, "pointer_size", u64::from(usize::BITS));
         if !shared.is_shared() {
-            let (user, system) = crate::machine::processor_seconds();
+            let (user, system) = frontend::machine::processor_seconds();
             reply::stat(out, "rusage_user", &user);
             reply::stat(out, "rusage_system", &system);
         }

@@ -1,5 +1,7 @@
 //! Storage commands: `set`, `add`, `replace`, `append`, `prepend`, `cas` and `ms`.
 
+use frontend::output::Output;
+use frontend::requests::Asked;
 use millpond::{ErrorKind, ReadHandle, WriteHandle};
 use protocol::memcached::{
     Exptime, MetaFacts, MetaFlags, MetaStatus, Reply, StoreCommand, StoreHeader, WireError, reply,
@@ -10,8 +12,6 @@ use tenancy::metrics::Counter;
 use super::commands::{Commands, EndsAt};
 use super::meta::{STALE, TOKEN_SENT};
 use super::respond;
-use crate::output::Output;
-use crate::requests::Asked;
 
 /// The outcome of a storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,6 +12,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use frontend::connections::{Activity, ConnectionInfo};
+use frontend::context::Context;
+use frontend::output::{Output, Sent};
+use frontend::telemetry::Over;
+use frontend::tls::Subject;
+use frontend::turn::{Next, Turn};
 use millpond::ReadHandle;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -25,13 +31,7 @@ use super::input::Input;
 use super::lanes::LaneId;
 use super::retry;
 use super::tls::TlsStream;
-use crate::connections::{Activity, ConnectionInfo};
-use crate::context::Context;
-use crate::output::{Output, Sent};
 use crate::session::Session;
-use crate::telemetry::Over;
-use crate::tls::Subject;
-use crate::turn::{Next, Turn};
 
 /// At least this much of a value must be missing for it to be received straight into its item.
 const MIN_DIRECT_BYTES: usize = 4096;

@@ -14,10 +14,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use frontend::mailbox::Token;
 use limit::DeficitRoundRobin;
 use tenancy::{Spent, Tenant};
-
-use crate::mailbox::Token;
 
 /// The cost that a lane of weight 1 may spend in a round.
 const QUANTUM: i64 = 48;

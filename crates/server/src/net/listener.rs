@@ -9,10 +9,9 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use config::{Address, Error, ErrorKind, FileMode};
+use frontend::machine;
+use frontend::peer::Peer;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
-
-use crate::machine;
-use crate::peer::Peer;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;

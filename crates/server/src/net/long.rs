@@ -25,18 +25,18 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use base::Part;
+use frontend::context::{Context, RECEIVE_BYTES};
+use frontend::mailbox::Message;
+use frontend::mailbox::Token;
+use frontend::output::KEEP_BYTES;
+use frontend::settings::Settings;
+use frontend::shared::Shared;
+use frontend::tls::TlsBuffers;
 use tenancy::key_space::Pool;
 use tenancy::metrics::Counter;
 
 use super::connection::{Connection, Step};
 use super::lanes::LaneId;
-use crate::context::{Context, RECEIVE_BYTES};
-use crate::mailbox::Message;
-use crate::mailbox::Token;
-use crate::output::KEEP_BYTES;
-use crate::settings::Settings;
-use crate::shared::Shared;
-use crate::tls::TlsBuffers;
 
 /// How long the thread waits before it asks again where a key space is closed.
 const RETRY: Duration = Duration::from_micros(50);

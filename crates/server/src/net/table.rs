@@ -3,7 +3,7 @@
 //! Invariant 1: a token names one connection for ever. A slot that is used again gets the next
 //! generation, so that an event for a connection closed earlier in the same batch finds nothing.
 
-use crate::mailbox::Token;
+use frontend::mailbox::Token;
 
 struct Slot<T> {
     generation: u32,

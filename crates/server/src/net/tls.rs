@@ -15,6 +15,8 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use frontend::output::{Output, Sent};
+use frontend::tls::{RECORDS, TlsBuffers};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustls::pki_types::CertificateDer;
@@ -24,8 +26,6 @@ use rustls::{AlertDescription, HandshakeKind, ServerConfig};
 use tenancy::metrics::Counter;
 
 use super::retry;
-use crate::output::{Output, Sent};
-use crate::tls::{RECORDS, TlsBuffers};
 
 /// The memory that rustls uses for a connection besides its own size: keys, and the state of the
 /// peer. Of the 4.5 KiB measured for an idle connection (with 2,000 of them), 1.0 KiB is used

@@ -20,6 +20,14 @@ use std::time::Duration;
 
 use base::Part;
 use config::Protocol;
+use frontend::context::{Context, RECEIVE_BYTES};
+use frontend::listener::ListenerState;
+use frontend::mailbox::Message;
+use frontend::mailbox::Token;
+use frontend::output::KEEP_BYTES as SPARE_OUTPUT_BYTES;
+use frontend::settings::Settings;
+use frontend::shared::Shared;
+use frontend::tls::TlsBuffers;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -32,14 +40,6 @@ use super::lanes::{LaneId, Lanes};
 use super::listener::Listener;
 use super::long::{Job, Long};
 use super::table::Table;
-use crate::context::{Context, RECEIVE_BYTES};
-use crate::listener::ListenerState;
-use crate::mailbox::Message;
-use crate::mailbox::Token;
-use crate::output::KEEP_BYTES as SPARE_OUTPUT_BYTES;
-use crate::settings::Settings;
-use crate::shared::Shared;
-use crate::tls::TlsBuffers;
 
 /// Events that are fetched at a time.
 const MAX_EVENTS: usize = 256;

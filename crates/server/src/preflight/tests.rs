@@ -3,9 +3,11 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 
-use config::Listen;
 use config::load::{Flags, Loaded, load_text, unsurveyed};
+use config::{Listen, Watch};
+use frontend::files::logs;
 use rustix::fs::{CWD, FileType, mknodat};
 
 use super::*;

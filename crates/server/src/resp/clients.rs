@@ -8,9 +8,9 @@ use protocol::resp::number;
 use super::arguments::is;
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
-use crate::connections::ConnectionInfo;
-use crate::described::{describe, local_of, peer_of};
-use crate::mailbox::Message;
+use frontend::connections::ConnectionInfo;
+use frontend::described::{describe, local_of, peer_of};
+use frontend::mailbox::Message;
 use protocol::resp::commands::Spec;
 
 /// The types of clients that `TYPE` accepts.

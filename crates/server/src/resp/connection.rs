@@ -1,5 +1,6 @@
 //! Commands about the connection and the server's presence.
 
+use frontend::described::describe;
 use protocol::resp::commands::Connection;
 use protocol::resp::{Version, number, reply};
 use tenancy::users::Identity;
@@ -9,7 +10,6 @@ use super::client::{Client, Replies};
 use super::commands::Commands;
 use super::info::REDIS_VERSION;
 use super::writer::{Failure, Outcome, Writer};
-use crate::described::describe;
 
 impl<'c> Commands<'_, 'c> {
     pub(super) fn run_connection(

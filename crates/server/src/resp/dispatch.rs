@@ -1,6 +1,7 @@
 //! From a request to the command that answers it: what must hold before a command is executed, and
 //! how it is kept apart from others.
 
+use frontend::turn::Next;
 use protocol::http;
 use protocol::resp::commands::{BadSubcommand, Command, Connection, Cost, Isolation, Spec, Transactions};
 use protocol::resp::reply;
@@ -11,7 +12,6 @@ use super::introspect;
 use super::listing::Walk;
 use super::round::{Done, Round};
 use super::writer::Failure;
-use crate::turn::Next;
 
 impl<'i> Round<'_, '_, 'i> {
     /// Looks the command up, checks it, and carries it out or keeps it for later.

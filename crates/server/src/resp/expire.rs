@@ -1,11 +1,11 @@
 //! When keys end: `EXPIRE`, `TTL`, `PERSIST` and their relatives.
 
+use frontend::deadline::Stamp;
 use millpond::ReadHandle;
 
 use super::arguments::{End, Unit, arg, integer, is};
 use super::commands::{Change, Commands, flags_of};
 use super::writer::{Failure, Outcome, Writer};
-use crate::deadline::Stamp;
 
 /// When an end is set.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,6 +1,10 @@
 //! Look-ups of `GET`s that follow one another, and of the keys of `MGET`, which are gathered and
 //! made together, so that they wait for memory together.
 
+use frontend::deadline::is_over;
+use frontend::lookup::Value;
+use frontend::output::MIN_IN_PLACE_BYTES;
+use frontend::turn::Next;
 use protocol::resp::commands::{Command, Str, number};
 use protocol::resp::reply;
 
@@ -8,10 +12,6 @@ use super::long::MOST_ARGS;
 use super::round::Round;
 use super::several::Whole;
 use super::writer::{Failure, Writer};
-use crate::deadline::is_over;
-use crate::lookup::Value;
-use crate::output::MIN_IN_PLACE_BYTES;
-use crate::turn::Next;
 
 /// The most that an answer with a small value takes, with the head of an array before it.
 const MAX_SMALL_ANSWER_BYTES: usize = MIN_IN_PLACE_BYTES + 64;
@@ -116,7 +116,7 @@ impl<'i> Round<'_, '_, 'i> {
     }
 
     fn answer_up_to(&mut self, max_output_bytes: usize) -> Option<Next> {
-        if self.batch.len() == 0 {
+        if self.batch.is_empty() {
             return None;
         }
         let commands = &self.commands;

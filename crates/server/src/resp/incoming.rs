@@ -10,8 +10,8 @@ use super::client::Replies;
 use super::round::{Done, Round};
 use super::set::{NewValue, Setter};
 use super::writer::{Failure, Writer};
-use crate::deadline::{ROOM, Stamp};
-use crate::turn::{MIN_DIRECT_BYTES, Next};
+use frontend::deadline::{ROOM, Stamp};
+use frontend::turn::{MIN_DIRECT_BYTES, Next};
 use protocol::resp::commands::Spec;
 
 /// A command that sets a value which has not arrived whole.

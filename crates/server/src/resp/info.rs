@@ -147,7 +147,7 @@ impl<'c> Commands<'_, 'c> {
             // The time of the process is that of all tenants.
             "cpu" if shared.is_shared() => Vec::new(),
             "cpu" => {
-                let (user, system) = crate::machine::processor_seconds();
+                let (user, system) = frontend::machine::processor_seconds();
                 vec![("used_cpu_sys", system), ("used_cpu_user", user)]
             }
             "cluster" => vec![("cluster_enabled", "0".to_owned())],

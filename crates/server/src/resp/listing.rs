@@ -10,7 +10,7 @@ use protocol::resp::reply;
 use super::arguments::{arg, integer, is};
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
-use crate::slow;
+use frontend::slow;
 use protocol::resp::commands::{Command, Generic, Server, number};
 use protocol::resp::glob::matches;
 

@@ -1,13 +1,13 @@
-//! The details of a request for the log of requests ([`crate::requests`]) and for spans
-//! ([`crate::telemetry`]).
+//! The details of a request for the log of requests ([`frontend::requests`]) and for spans
+//! ([`frontend::telemetry`]).
 
 use super::arguments::End;
 use super::commands::Commands;
 use super::set::Setter;
 use tenancy::Does;
 
-use crate::requests::Asked;
-use crate::telemetry::Step;
+use frontend::requests::Asked;
+use frontend::telemetry::Step;
 use protocol::resp::commands::{Command, Generic, Spec, Str};
 
 /// The results of the present command for the log of requests that its arguments do not show.

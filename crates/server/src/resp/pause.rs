@@ -6,7 +6,7 @@ use protocol::resp::number;
 use super::arguments::{arg, integer, is};
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
-use crate::mailbox::Message;
+use frontend::mailbox::Message;
 use protocol::resp::commands::{Command, Spec, Transactions};
 use tenancy::Paused;
 

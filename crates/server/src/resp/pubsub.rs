@@ -3,7 +3,7 @@
 use super::arguments::{arg, subcommand};
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
-use crate::tracking::CHANNEL;
+use frontend::tracking::CHANNEL;
 use protocol::resp::commands::PubSub;
 use protocol::resp::glob::matches;
 

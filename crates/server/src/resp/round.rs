@@ -4,6 +4,9 @@
 use std::sync::Arc;
 
 use base::pin::Passed;
+use frontend::lookup::Batch;
+use frontend::output::Output;
+use frontend::turn::{Next, Turn};
 use millpond::ReadHandle;
 use millpond::watch::set_author;
 use protocol::http;
@@ -19,9 +22,6 @@ use super::incoming::Incoming;
 use super::listing::Listing;
 use super::timing::Gathered;
 use super::writer::{Failure, Writer};
-use crate::lookup::Batch;
-use crate::output::Output;
-use crate::turn::{Next, Turn};
 
 /// Below so much time in the slow log lookups are timed one by one. Together they take less.
 const MIN_GATHERED_NANOS: u64 = 1_000_000;
@@ -313,7 +313,7 @@ impl<'i> Round<'_, '_, 'i> {
     }
 
     /// Takes a reply back that the client does not want.
-    pub(super) fn withhold(&mut self, before: Replies, end: crate::output::End, done: &Done) {
+    pub(super) fn withhold(&mut self, before: Replies, end: frontend::output::End, done: &Done) {
         if matches!(done, Done::Later | Done::Long) {
             return;
         }

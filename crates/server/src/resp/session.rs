@@ -3,6 +3,12 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use frontend::connections::ConnectionInfo;
+use frontend::context::Context;
+use frontend::lookup::Batch;
+use frontend::output::Output;
+use frontend::settings::Settings;
+use frontend::turn::{Next, Turn};
 use millpond::ReadHandle;
 use protocol::resp::{Limits, Parser};
 use tenancy::latency::{ONE_IN, Spoken};
@@ -17,12 +23,6 @@ use super::incoming::Incoming;
 use super::listing::Listing;
 use super::round::Round;
 use super::timing::Gathered;
-use crate::connections::ConnectionInfo;
-use crate::context::Context;
-use crate::lookup::Batch;
-use crate::output::Output;
-use crate::settings::Settings;
-use crate::turn::{Next, Turn};
 
 /// The longest argument of a client that has not said who it is, as in Redis.
 const MAX_UNAUTHENTICATED_BULK_BYTES: usize = 16 << 10;

@@ -1,5 +1,7 @@
 //! `SET` and its relatives, and the commands that read a value and do something to its key.
 
+use frontend::deadline::{Stamp, shown_flags};
+use frontend::lookup::Value;
 use millpond::{ReadHandle, WriteHandle};
 use protocol::resp::commands::{Command, Str};
 use tenancy::metrics::Counter;
@@ -7,8 +9,6 @@ use tenancy::metrics::Counter;
 use super::arguments::{End, Unit, arg, is, positive_end};
 use super::commands::{Change, Commands, flags_of, stamp_of};
 use super::writer::{Failure, Outcome, Writer};
-use crate::deadline::{Stamp, shown_flags};
-use crate::lookup::Value;
 
 /// The condition for setting a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use protocol::resp::number;
 use super::arguments::{arg, subcommand};
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
-use crate::peer::Peer;
-use crate::slow::Slow;
+use frontend::peer::Peer;
+use frontend::slow::Slow;
 use protocol::resp::glob::matches;
 
 /// Redis's names of settings, and ours. `{listener}` is the listener of who asks.

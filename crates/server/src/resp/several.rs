@@ -6,8 +6,8 @@
 //! part is of one moment.
 
 use super::round::{Done, Round};
-use crate::output::End;
-use crate::turn::Next;
+use frontend::output::End;
+use frontend::turn::Next;
 use protocol::resp::commands::Spec;
 use tenancy::several::Seen;
 

@@ -1,5 +1,6 @@
 //! Commands on parts of values, and on the values of several keys.
 
+use frontend::lookup::Value;
 use millpond::ReadHandle;
 use protocol::resp::commands::Str;
 
@@ -7,7 +8,6 @@ use super::arguments::{arg, integer};
 use super::commands::{Change, Commands, stamp_of};
 use super::set::{NewValue, SetOptions, Setter};
 use super::writer::{Failure, Outcome, Writer};
-use crate::lookup::Value;
 
 impl<'c> Commands<'_, 'c> {
     pub(super) fn run_string(&mut self, command: Str, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {

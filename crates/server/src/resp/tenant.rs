@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::commands::Commands;
 use super::writer::{Failure, Outcome};
-use crate::tracking::Space;
+use frontend::tracking::Space;
 use protocol::resp::commands::{Category, Spec};
 use tenancy::{Account, Closed, Directory, Route, Tenant, may_turn_to};
 

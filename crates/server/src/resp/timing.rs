@@ -5,7 +5,7 @@
 use super::commands::Commands;
 use super::gather::Answer;
 use super::writer::{Failure, Outcome};
-use crate::slow;
+use frontend::slow;
 use protocol::resp::commands::{SPECS, number};
 use tenancy::metrics::{Counter, Ended};
 use tenancy::spikes::{Event, Spike};

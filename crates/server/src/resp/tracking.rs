@@ -1,5 +1,5 @@
 //! Client-side caching: `CLIENT TRACKING` and what belongs to it, and the one channel that there is
-//! ([`crate::tracking`]).
+//! ([`frontend::tracking`]).
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use protocol::resp::{Version, number, reply};
 use super::arguments::{arg, is};
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
-use crate::connections::ConnectionInfo;
-use crate::tracking::{CHANNEL, Space, Wish};
+use frontend::connections::ConnectionInfo;
+use frontend::tracking::{CHANNEL, Space, Wish};
 use protocol::resp::commands::{Command, Connection, PubSub, Spec, name_of};
 
 /// Which of the keys that a client reads are remembered.

@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
+use frontend::lookup::Value;
+use frontend::output::Output;
 use millpond::structured::Member;
 use millpond::{ErrorKind, ReadHandle};
 use protocol::resp::{Version, reply};
 use tenancy::metrics::ERROR_CODES;
-
-use crate::lookup::Value;
-use crate::output::Output;
 
 /// An error for the client, with its code.
 #[derive(Clone, Debug, PartialEq, Eq)]

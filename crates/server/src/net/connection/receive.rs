@@ -3,9 +3,9 @@
 use super::super::retry;
 use super::super::tls::{self, TlsStream};
 use super::{Connection, MIN_DIRECT_BYTES, Received};
-use crate::context::Context;
-use crate::shared::Shared;
-use crate::tls::{Subject, TlsBuffers};
+use frontend::context::Context;
+use frontend::shared::Shared;
+use frontend::tls::{Subject, TlsBuffers};
 use rustix::io::Errno;
 use std::io::IoSliceMut;
 use std::os::fd::AsFd as _;

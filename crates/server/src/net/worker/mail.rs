@@ -1,7 +1,7 @@
 //! Messages that other threads send to a worker.
 
 use super::{Worker, settings_of};
-use crate::mailbox::{Message, Token};
+use frontend::mailbox::{Message, Token};
 use rustix::event::epoll::{self, EventFlags};
 use std::sync::atomic::Ordering;
 use tenancy::metrics::Counter;

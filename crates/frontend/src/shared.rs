@@ -1,0 +1,317 @@
+//! State that all workers, the admin server and the main thread share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use base::Clock;
+use config::Config;
+use millpond::{Cache, PoolStats};
+use tenancy::budget::Budget;
+use tenancy::latency::RequestLatencies;
+use tenancy::metrics::ListenerCounters;
+use tenancy::users::Entry;
+use tenancy::users::Users;
+use tenancy::{Departing, Directory, Paused, Tenant};
+
+use crate::access::AccessSlot;
+use crate::changing::Changing;
+use crate::connections::{ConnectionInfo, Registry};
+use crate::described::describe;
+use crate::listener::ListenerState;
+use crate::log::Seldom;
+use crate::mailbox::Mailbox;
+use crate::maintenance::Maintenance;
+use crate::monitoring::Monitoring;
+use crate::requests::RequestLog;
+use crate::settings::Settings;
+use crate::slow::SlowLog;
+use crate::telemetry::Tracing;
+use crate::tls::TlsSlot;
+use crate::tracking::Tracking;
+use crate::watching::Watching;
+
+/// A worker's mailbox for other threads, and its load.
+pub struct WorkerState {
+    /// Its inbox.
+    pub mailbox: Mailbox,
+    /// Connections that it has now.
+    pub connections: AtomicUsize,
+    /// How often it said that it is alive.
+    pub beats: AtomicU64,
+}
+
+/// The state that all threads share.
+pub struct Shared {
+    /// The cache.
+    pub cache: Cache,
+    /// The cache's clock.
+    pub clock: Clock,
+    /// The configuration as it holds now.
+    pub config: RwLock<Arc<Config>>,
+    settings: RwLock<Arc<Settings>>,
+    /// How the admin server's next connections speak TLS, if they do.
+    pub admin_tls: TlsSlot,
+    /// The access rules of the admin server.
+    pub admin_access: AccessSlot,
+    directory: RwLock<Arc<Directory>>,
+    departing: Mutex<Departing>,
+    /// The listeners, in the order of the configuration.
+    pub listeners: Vec<Arc<ListenerState>>,
+    /// The workers, by number.
+    pub workers: Vec<WorkerState>,
+    /// All connections.
+    pub registry: Registry,
+    /// The memory for connections.
+    pub budget: Budget,
+    /// Connections open now, over all listeners.
+    pub connections: AtomicUsize,
+    /// The last compare-and-swap token that was given out.
+    cas: AtomicU64,
+    /// The number of the last connection.
+    connection_ids: AtomicU64,
+    /// True once the server stops.
+    pub draining: AtomicBool,
+    /// Held by the worker that accepts, so that a spare descriptor that one gives up is not taken
+    /// by another.
+    accepting: Mutex<()>,
+    /// The order to the maintenance thread.
+    pub maintenance: Maintenance,
+    /// The users, and what each may do.
+    pub users: Users,
+    /// Samples of the cache's accesses.
+    pub watching: Watching,
+    /// The log of requests.
+    pub requests: Arc<RequestLog>,
+    /// Traces of a sample of turns.
+    pub tracing: Arc<Tracing>,
+    /// The copies of keys that clients have.
+    pub tracking: Tracking,
+    /// The memory monitor.
+    pub monitoring: Monitoring,
+    /// State for changes of the configuration.
+    pub changing: Changing,
+    /// The slow log.
+    pub slow: SlowLog,
+    /// The latencies of all requests.
+    pub latencies: RequestLatencies,
+    /// The start of the server, Unix seconds.
+    pub started_secs: u32,
+    /// Of HTTP on a port of the cache.
+    warns_of_http: Seldom,
+    /// Of a handshake of TLS that has failed.
+    warns_of_tls: Seldom,
+}
+
+impl Shared {
+    /// Creates the state of a server with this cache and configuration.
+    pub fn new(
+        cache: Cache,
+        config: Config,
+        directory: Directory,
+        listeners: Vec<Arc<ListenerState>>,
+        workers: Vec<WorkerState>,
+    ) -> Self {
+        let clock = cache.clock().clone();
+        let settings = Settings::new(&config);
+        let budget = Budget::default();
+        let users = Users::new(&config);
+        let requests = Arc::new(RequestLog::new(clock.clone(), workers.len()));
+        let tracing = Arc::new(Tracing::new(clock.clone(), workers.len()));
+        let outlives = !config.shared_memory.as_os_str().is_empty();
+        // No process gives out more than one a nanosecond.
+        let first_cas = if outlives { clock.unix_nanos() } else { 0 };
+        budget.set_limit(settings.max_connection_memory_bytes);
+        Self {
+            started_secs: clock.unix_secs(),
+            cache,
+            clock,
+            config: RwLock::new(Arc::new(config)),
+            settings: RwLock::new(Arc::new(settings)),
+            admin_tls: TlsSlot::default(),
+            admin_access: AccessSlot::default(),
+            directory: RwLock::new(Arc::new(directory)),
+            departing: Mutex::default(),
+            listeners,
+            workers,
+            registry: Registry::default(),
+            budget,
+            connections: AtomicUsize::new(0),
+            // Above all tokens of an earlier process whose items may be here.
+            cas: AtomicU64::new(first_cas),
+            connection_ids: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
+            accepting: Mutex::default(),
+            maintenance: Maintenance::default(),
+            users,
+            watching: Watching::default(),
+            requests,
+            tracing,
+            tracking: Tracking::default(),
+            monitoring: Monitoring::default(),
+            changing: Changing::default(),
+            slow: SlowLog::default(),
+            latencies: RequestLatencies::default(),
+            warns_of_http: Seldom::once_in(60),
+            warns_of_tls: Seldom::once_in(60),
+        }
+    }
+
+    /// A compare-and-swap token that was never given out before and is larger than all that were.
+    #[inline]
+    pub fn next_cas(&self) -> u64 {
+        self.cas.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A number for a new connection.
+    pub fn next_connection_id(&self) -> u64 {
+        self.connection_ids.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The right to accept a connection, for a moment.
+    pub fn accepting(&self) -> MutexGuard<'_, ()> {
+        self.accepting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The settings as they are now.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The configuration as it holds now.
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts `config` in force for what asks for it; workers are told by message.
+    pub fn set_config(&self, config: Config) {
+        let settings = Settings::new(&config);
+        self.budget.set_limit(settings.max_connection_memory_bytes);
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    /// All tenants and pools as they are now.
+    pub fn directory(&self) -> Arc<Directory> {
+        Arc::clone(&self.directory.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has these be all tenants and pools.
+    pub fn set_directory(&self, directory: Directory) {
+        *self.directory.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(directory);
+    }
+
+    /// Those who have left the directory and are not gone.
+    pub fn departing(&self) -> MutexGuard<'_, Departing> {
+        self.departing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has statistics for clients begin at zero: those of the client's tenant, where there are
+    /// several, as those of others are not its to reset.
+    pub fn reset_counters(&self, tenant: &Arc<Tenant>) {
+        self.each_seen(tenant, ListenerCounters::reset);
+    }
+
+    /// Returns which of the tenant's clients are paused, because one of them asked for it. While
+    /// the server drains or the tenant is removed, none are.
+    #[inline]
+    pub fn paused(&self, tenant: &Tenant) -> Option<Paused> {
+        let paused = tenant.pause.now(&self.clock)?;
+        (!tenant.is_leaving() && !self.draining.load(Ordering::Relaxed)).then_some(paused)
+    }
+
+    /// Warns of HTTP on a port of the cache, at most once a minute.
+    pub fn warn_of_http(&self, info: &ConnectionInfo) {
+        if self.warns_of_http.is_due(self.clock.monotonic_nanos()) {
+            let (listener, peer) = (&info.listener.name, &info.peer);
+            tracing::warn!(
+                listener,
+                %peer,
+                "A client sent an HTTP request to a port of the cache and was disconnected. A web page may have made it do so."
+            );
+        }
+    }
+
+    /// Reports a handshake that has failed: as a warning at most once a minute, else for
+    /// debugging.
+    pub fn tell_of_tls(&self, info: &ConnectionInfo, error: &rustls::Error) {
+        let (listener, peer) = (&info.listener.name, &info.peer);
+        if self.warns_of_tls.is_due(self.clock.monotonic_nanos()) {
+            tracing::warn!(
+                listener,
+                %peer,
+                %error,
+                "TLS with a client has failed. Others that fail within a minute are logged at log.level = \"debug\" only."
+            );
+        } else {
+            tracing::debug!(listener, %peer, %error, "TLS with a client has failed.");
+        }
+    }
+
+    /// Returns whether several tenants share the server, so that none may change shared state.
+    pub fn is_shared(&self) -> bool {
+        self.directory().tenants.len() > 1
+    }
+
+    /// Looks at the counters that a client may see: those of its own tenant where there are
+    /// several, else at all.
+    pub fn each_seen(&self, tenant: &Arc<Tenant>, mut look: impl FnMut(&ListenerCounters)) {
+        if self.is_shared() {
+            let accounts = self.listeners.iter().filter_map(|listener| listener.accounts.account_of(tenant));
+            accounts.for_each(|account| look(&account.counters));
+        } else {
+            self.listeners.iter().for_each(|listener| listener.accounts.each(&mut look));
+        }
+    }
+
+    /// The sum of what `of` reads of them.
+    pub fn seen_by(&self, tenant: &Arc<Tenant>, of: impl Fn(&ListenerCounters) -> u64) -> u64 {
+        let mut sum = 0;
+        self.each_seen(tenant, |counters| sum += of(counters));
+        sum
+    }
+
+    /// The pools that a client may know of: its own tenant's where there are several, else all.
+    pub fn pools_seen_by(&self, tenant: &Tenant) -> Vec<PoolStats> {
+        if self.is_shared() {
+            self.cache.pool_stats(tenant.pool.id).into_iter().collect()
+        } else {
+            self.cache.stats().pools
+        }
+    }
+
+    /// The memory that a client's items may have: its own tenant's where there are several, else
+    /// all. `pools` are those that it may know of.
+    pub fn memory_limit_seen(&self, pools: &[PoolStats]) -> u64 {
+        let all = self.cache.ledger().limit();
+        if self.is_shared() {
+            pools.iter().filter_map(|pool| pool.limit_bytes).fold(all, u64::min)
+        } else {
+            all
+        }
+    }
+
+    /// The connections that a client may know of, as [`Self::pools_seen_by`].
+    pub fn connections_seen_by(&self, tenant: &Tenant) -> usize {
+        if self.is_shared() { tenant.connections() } else { self.connections.load(Ordering::Relaxed) }
+    }
+
+    /// Keeps for `ACL LOG` that a connection was refused something: why, and what.
+    pub fn note_refusal(
+        &self,
+        info: &ConnectionInfo,
+        context: &'static str,
+        (reason, object): (&'static str, Vec<u8>),
+        user: &[u8],
+    ) {
+        let now_secs = self.clock.unix_secs();
+        self.users.log.add(Entry {
+            count: 1,
+            reason,
+            context,
+            object,
+            user: user.to_vec(),
+            client: describe(info, now_secs).trim_end().to_owned(),
+            at_secs: now_secs,
+        });
+    }
+}
