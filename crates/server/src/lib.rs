@@ -4,8 +4,8 @@
 //! - `net`: sockets and the event loop. One thread per processor has its own epoll instance and its
 //!   own connections; a request is received, answered and sent by one thread, which hands nothing
 //!   to another.
-//! - `session`: the protocol of a connection: `memcached` or `resp`, each with its commands on the
-//!   engine; `detect` finds out which.
+//! - `session`: the protocol of a connection, which `detect` finds out. The commands of each are a
+//!   crate: [`memcached`] and [`resp`].
 //! - `admin`: HTTP for operators and for Prometheus.
 //! - `preflight`, `open`: checking and opening files and addresses.
 //! - `server`, `run`: starting, stopping; signals. `maintain`: the thread that tends the cache.
@@ -31,12 +31,10 @@ mod admin;
 mod banner;
 mod detect;
 mod maintain;
-mod memcached;
 mod net;
 mod notify;
 mod open;
 pub mod preflight;
-mod resp;
 mod run;
 mod server;
 mod session;

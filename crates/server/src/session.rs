@@ -14,8 +14,6 @@ use tenancy::latency::Spoken;
 use tenancy::users::Users;
 
 use crate::detect::{Detected, detect};
-use crate::memcached;
-use crate::resp;
 
 /// The protocol's side of a connection.
 pub(crate) enum Session<'c> {

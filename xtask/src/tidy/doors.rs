@@ -47,9 +47,6 @@ const POLICIES: &[&str] = &["arc", "insertion", "lru", "s3fifo", "sieve", "tiny_
 
 const DISPATCHED: &str = "policies keep the contract, and do not know what dispatches to them";
 const RULES: &str = "rules are data that know no settings; hand in their text";
-const DRIVEN: &str = "connections are driven through `session`, whichever protocol they speak";
-const API: &str = "the admin API and the protocols use the same parts, and not one another";
-const PEERS: &str = "a front end serves one protocol; put what two need below both";
 const WIRE: &str = "a protocol is parsed on its own; put what two need beside them";
 const PLAYED: &str = "experiments play the world, which knows none of them";
 
@@ -59,12 +56,6 @@ const DOORS: &[Door] = &[
     door("evict", &["contract"], "order", DISPATCHED),
     door("evict", &["contract"], "policy", DISPATCHED),
     door("config", &["acl"], "users", RULES),
-    door("server", &["net"], "resp", DRIVEN),
-    door("server", &["net"], "memcached", DRIVEN),
-    door("server", &["admin"], "resp", API),
-    door("server", &["admin"], "memcached", API),
-    door("server", &["resp"], "memcached", PEERS),
-    door("server", &["memcached"], "resp", PEERS),
     door("protocol", &["resp"], "memcached", WIRE),
     door("protocol", &["memcached"], "resp", WIRE),
     door("simulate", &["world", "scenario"], "experiments", PLAYED),

@@ -9,6 +9,8 @@
 //! Semantics are those of memcached 1.6.18, which the wire tests compare with;
 //! `docs/compatibility.md` has the exceptions.
 
+#![forbid(unsafe_code)]
+
 mod arithmetic;
 mod authentication;
 mod binary;
@@ -48,7 +50,7 @@ use self::incoming::Incoming;
 use self::lookup::Answer;
 
 /// The answer to `version`: the memcached release whose behaviour is served, and our version.
-pub(crate) const VERSION: &str = concat!("1.6.18-millpond-", env!("CARGO_PKG_VERSION"));
+const VERSION: &str = concat!("1.6.18-millpond-", env!("CARGO_PKG_VERSION"));
 
 /// The answer to `watch`: the server writes its log of requests to a file instead.
 const NO_WATCH: &[u8] = b"CLIENT_ERROR watch is not supported: set watch.request_log or watch.trace_file\r\n";
@@ -63,7 +65,7 @@ enum Wire {
 }
 
 /// The memcached side of one connection.
-pub(crate) struct Session<'c> {
+pub struct Session<'c> {
     wire: Wire,
     parser: Parser,
     binary: BinaryParser,
@@ -83,12 +85,8 @@ pub(crate) struct Session<'c> {
 }
 
 impl<'c> Session<'c> {
-    pub(crate) fn new(
-        info: Arc<ConnectionInfo>,
-        account: Arc<Account>,
-        settings: &Settings,
-        users: &Users,
-    ) -> Self {
+    /// Creates the session of a connection that is `account`'s.
+    pub fn new(info: Arc<ConnectionInfo>, account: Arc<Account>, settings: &Settings, users: &Users) -> Self {
         let identity = Identity::new(users, info.listener.auth);
         let wire = match info.listener.protocol {
             Protocol::Memcached | Protocol::Auto | Protocol::Resp => Wire::Unknown,
@@ -113,45 +111,45 @@ impl<'c> Session<'c> {
     }
 
     /// The account charged for the connection's next turn.
-    pub(crate) fn account(&self) -> &Arc<Account> {
+    pub fn account(&self) -> &Arc<Account> {
         self.elsewhere.as_ref().unwrap_or(&self.account)
     }
 
     /// The account that the connection belongs to.
-    pub(crate) fn own_account(&self) -> &Arc<Account> {
+    pub fn own_account(&self) -> &Arc<Account> {
         &self.account
     }
 
     /// Takes over changed limits, at the next turn.
-    pub(crate) fn reload(&mut self, settings: &Settings) {
+    pub fn reload(&mut self, settings: &Settings) {
         self.new_limits = Some(settings.protocol.clone());
     }
 
     /// Returns whether the session is in the middle of a large value.
-    pub(crate) fn is_receiving_value(&self) -> bool {
+    pub fn is_receiving_value(&self) -> bool {
         self.incoming.is_some()
     }
 
     /// Item memory that cannot be evicted while a value is on its way or a listing is.
-    pub(crate) fn held_bytes(&self) -> usize {
+    pub fn held_bytes(&self) -> usize {
         let dump = self.dump.as_ref().map_or(0, Dump::held_bytes);
         self.incoming.as_ref().map_or(0, Incoming::held_bytes) + dump
     }
 
     /// Returns the buffer for the missing bytes of a large value.
-    pub(crate) fn value_buffer(&mut self) -> Option<&mut [u8]> {
+    pub fn value_buffer(&mut self) -> Option<&mut [u8]> {
         self.incoming.as_mut()?.buffer()
     }
 
     /// Notes that `bytes` were put into [`Self::value_buffer`].
-    pub(crate) fn value_received(&mut self, bytes: usize) {
+    pub fn value_received(&mut self, bytes: usize) {
         if let Some(incoming) = &mut self.incoming {
             incoming.advance(bytes);
         }
     }
 
     /// Answers the whole requests in `input`, up to the bounds of a turn.
-    pub(crate) fn turn(
+    pub fn turn(
         &mut self,
         context: &mut Context<'c>,
         input: &[u8],

@@ -10,6 +10,8 @@
 //! Replies and errors are those of Redis 7.0; `docs/resp.md` lists every command and the
 //! differences.
 
+#![forbid(unsafe_code)]
+
 mod acl;
 mod arguments;
 mod bits;
@@ -52,4 +54,4 @@ mod tracking;
 mod transaction;
 mod writer;
 
-pub(crate) use self::session::Session;
+pub use self::session::Session;

@@ -28,7 +28,7 @@ use super::timing::Gathered;
 const MAX_UNAUTHENTICATED_BULK_BYTES: usize = 16 << 10;
 
 /// The RESP side of one connection.
-pub(crate) struct Session<'c> {
+pub struct Session<'c> {
     parser: Parser,
     info: Arc<ConnectionInfo>,
     account: Arc<Account>,
@@ -51,12 +51,8 @@ pub(crate) struct Session<'c> {
 }
 
 impl<'c> Session<'c> {
-    pub(crate) fn new(
-        info: Arc<ConnectionInfo>,
-        account: Arc<Account>,
-        settings: &Settings,
-        users: &Users,
-    ) -> Self {
+    /// Creates the session of a connection that is `account`'s.
+    pub fn new(info: Arc<ConnectionInfo>, account: Arc<Account>, settings: &Settings, users: &Users) -> Self {
         let identity = Identity::new(users, info.listener.auth);
         info.named().resp = 2;
         Self {
@@ -76,40 +72,40 @@ impl<'c> Session<'c> {
     }
 
     /// The account charged for the connection's next turn.
-    pub(crate) fn account(&self) -> &Arc<Account> {
+    pub fn account(&self) -> &Arc<Account> {
         self.elsewhere.as_ref().unwrap_or(&self.account)
     }
 
     /// The account that the connection belongs to.
-    pub(crate) fn own_account(&self) -> &Arc<Account> {
+    pub fn own_account(&self) -> &Arc<Account> {
         &self.account
     }
 
     /// Takes over changed limits, at the next turn.
-    pub(crate) fn reload(&mut self) {
+    pub fn reload(&mut self) {
         self.has_new_limits = true;
     }
 
     /// Returns whether the session is in the middle of a large value.
-    pub(crate) fn is_receiving_value(&self) -> bool {
+    pub fn is_receiving_value(&self) -> bool {
         self.incoming.is_some()
     }
 
     /// Item memory that cannot be evicted while a value is on its way or a listing is.
-    pub(crate) fn held_bytes(&self) -> usize {
+    pub fn held_bytes(&self) -> usize {
         let listing = self.listing.as_ref().map_or(0, Listing::held_bytes);
         self.incoming.as_ref().map_or(0, Incoming::held_bytes) + listing
     }
 
     /// Memory of its own, besides its size.
-    pub(crate) fn buffer_bytes(&self) -> usize {
+    pub fn buffer_bytes(&self) -> usize {
         let listing = self.listing.as_ref().map_or(0, Listing::buffer_bytes);
         self.parser.held_bytes() + self.client.held_bytes() + listing + self.pushes.capacity()
     }
 
     /// Keeps what is to be sent between two replies; false where that would be more than `max`
     /// bytes.
-    pub(crate) fn push(&mut self, bytes: &[u8], max: usize) -> bool {
+    pub fn push(&mut self, bytes: &[u8], max: usize) -> bool {
         let fits = self.pushes.len() + bytes.len() <= max;
         if fits {
             self.pushes.extend_from_slice(bytes);
@@ -119,31 +115,31 @@ impl<'c> Session<'c> {
 
     /// Appends what was kept by [`Self::push`], if the output ends with a whole reply.
     #[inline]
-    pub(crate) fn take_pushes(&mut self, output: &mut Output<ReadHandle<'c>>) {
+    pub fn take_pushes(&mut self, output: &mut Output<ReadHandle<'c>>) {
         if !self.pushes.is_empty() && self.answered_keys == 0 && self.listing.is_none() {
             output.write(&std::mem::take(&mut self.pushes));
         }
     }
 
     /// Returns whether the client tracks changes of keys.
-    pub(crate) fn tracks(&self) -> bool {
+    pub fn tracks(&self) -> bool {
         self.client.tracking.is_some()
     }
 
     /// Returns the buffer for the missing bytes of a large value.
-    pub(crate) fn value_buffer(&mut self) -> Option<&mut [u8]> {
+    pub fn value_buffer(&mut self) -> Option<&mut [u8]> {
         self.incoming.as_mut()?.buffer()
     }
 
     /// Notes that `bytes` were put into [`Self::value_buffer`].
-    pub(crate) fn value_received(&mut self, bytes: usize) {
+    pub fn value_received(&mut self, bytes: usize) {
         if let Some(incoming) = &mut self.incoming {
             incoming.advance(bytes);
         }
     }
 
     /// Answers the whole requests in `input`, up to the bounds of a turn.
-    pub(crate) fn turn(
+    pub fn turn(
         &mut self,
         context: &mut Context<'c>,
         input: &[u8],
