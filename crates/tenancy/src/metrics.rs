@@ -177,7 +177,7 @@ pub enum Ended {
     Rejected,
 }
 
-/// The family of [`ListenerCounters::calls`].
+/// The family of the counters of calls of RESP.
 pub const RESP_COMMANDS: Family = Family {
     name: "millpond_server_resp_commands",
     help: "Commands of RESP carried out, by command and by whether an error was the answer.",
