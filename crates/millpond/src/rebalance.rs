@@ -4,13 +4,10 @@
 //! pool from its statistics, asks the pool's rebalancer, and moves the slab. The view is built
 //! before the rebalancer is locked, because statistics take that lock too.
 
-mod step;
-
-pub(crate) use step::step_for;
-
 use std::sync::atomic::Ordering;
 
 use slab::SLAB_BYTES;
+pub(crate) use slab::run::step_for;
 
 use crate::cache::{Cache, Core};
 use crate::class::Class;
