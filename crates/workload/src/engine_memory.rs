@@ -8,14 +8,16 @@
 //!
 //! An item's cost is its chunk and its part of index, queues and ghosts
 //! ([`EngineMemory::item_bytes`]). What a cache holds in such costs is less than its memory, by
-//! what is there once for all and by chunks that are not full ([`EngineMemory::memory_for`]).
+//! what is there once for all and by chunks that are not full ([`EngineMemory::memory_for`]). A
+//! simulation that divides memory between size classes itself takes what is there for chunks, full
+//! or not, and their metadata ([`EngineMemory::for_chunks`]).
 
 use anyhow::{Context, Result};
 use base::{ByteSize, Part};
 use millpond::{Cache, CacheConfig, ErrorKind, ItemOptions, PolicyKind, PoolConfig, PoolId};
 
-/// The smallest cache that is filled.
-const LEAST: ByteSize = ByteSize::mib(16);
+/// The smallest cache that is filled: the smallest that the engine makes.
+const LEAST: ByteSize = ByteSize::mib(8);
 /// A cache of more items than that tells nothing new.
 const MOST_ITEMS: u64 = 150_000;
 /// No larger cache is filled: an engine in this memory is the same many times over.
@@ -36,6 +38,8 @@ pub struct EngineMemory {
     metadata: u32,
     /// Memory, and the sum of the costs of what it holds. Both rise; the first is 0 and 0.
     holds: Vec<(u64, u64)>,
+    /// Memory, and what of it the runs of classes and the metadata of all their chunks take.
+    runs: Vec<(u64, u64)>,
 }
 
 impl EngineMemory {
@@ -47,7 +51,7 @@ impl EngineMemory {
     pub fn ask(policy: PolicyKind, items: &[ItemSize]) -> Result<Self> {
         anyhow::ensure!(!items.is_empty(), "there is no item to ask the engine about");
         let (chunks, header) = chunks()?;
-        let mut asked = Self { chunks, header, metadata: 0, holds: Vec::new() };
+        let mut asked = Self { chunks, header, metadata: 0, holds: Vec::new(), runs: vec![(0, 0)] };
         let mut filled = Vec::new();
         let mut memory = LEAST;
         loop {
@@ -65,6 +69,10 @@ impl EngineMemory {
         let metadata = u64::from(asked.metadata);
         asked.holds.push((0, 0));
         for full in &filled {
+            let spent = full.runs + full.all_chunks * metadata;
+            if asked.runs.last().is_some_and(|last| last.1 < spent) {
+                asked.runs.push((full.memory, spent));
+            }
             let cost = full.chunks + full.items * metadata;
             if asked.holds.last().is_some_and(|last| last.1 < cost) {
                 asked.holds.push((full.memory, cost));
@@ -77,8 +85,29 @@ impl EngineMemory {
     /// no chunk holds costs what its bytes are.
     pub fn item_bytes(&self, key_len: u32, value_len: u32) -> u32 {
         let bytes = self.header.saturating_add(key_len).saturating_add(value_len);
+        let chunk = self.place_of(bytes).map_or(bytes, |place| self.chunks[place]);
+        chunk.saturating_add(self.metadata)
+    }
+
+    /// The chunk sizes of the size classes, in bytes, ascending.
+    pub fn chunks(&self) -> &[u32] {
+        &self.chunks
+    }
+
+    /// The place among [`Self::chunks`] of the class for a key and value of this many bytes
+    /// together; `None` if no chunk holds them.
+    pub fn class_of(&self, len: u32) -> Option<usize> {
+        self.place_of(self.header.saturating_add(len))
+    }
+
+    fn place_of(&self, bytes: u32) -> Option<usize> {
         let place = self.chunks.partition_point(|chunk| *chunk < bytes);
-        self.chunks.get(place).copied().unwrap_or(bytes).saturating_add(self.metadata)
+        (place < self.chunks.len()).then_some(place)
+    }
+
+    /// The index, queues and ghosts of one item, in bytes.
+    pub fn metadata(&self) -> u32 {
+        self.metadata
     }
 
     /// The largest key and value together that the engine takes as one item, in bytes.
@@ -94,6 +123,12 @@ impl EngineMemory {
     /// The cost of the items that a cache with this memory holds.
     pub fn held_by(&self, memory: u64) -> u64 {
         along(&self.holds, memory, |point| point.0, |point| point.1)
+    }
+
+    /// The bytes that a full cache with this memory spends on the runs of its classes and on the
+    /// metadata of all chunks in them.
+    pub fn for_chunks(&self, memory: u64) -> u64 {
+        along(&self.runs, memory, |point| point.0, |point| point.1)
     }
 
     /// Returns the share of `memory` that is available for the costs of items, from 0 to 1.
@@ -126,6 +161,9 @@ struct Full {
     items: u64,
     /// Bytes of chunks with an item.
     chunks: u64,
+    /// All chunks, and the bytes of the runs that have them.
+    all_chunks: u64,
+    runs: u64,
     /// Index, queues and ghosts.
     metadata: u64,
 }
@@ -166,9 +204,11 @@ fn fill(policy: PolicyKind, memory: ByteSize, items: &[ItemSize]) -> Result<Full
         }
     }
     let stats = cache.stats();
-    let mut full = Full { memory: memory.as_u64(), items: 0, chunks: 0, metadata: 0 };
+    let mut full = Full { memory: memory.as_u64(), items: 0, chunks: 0, all_chunks: 0, runs: 0, metadata: 0 };
     for class in stats.pools.iter().flat_map(|pool| &pool.classes) {
         full.items += class.items;
+        full.all_chunks += class.chunks;
+        full.runs += class.bytes;
         full.chunks += (class.chunks - class.free_chunks.min(class.chunks)) * u64::from(class.chunk_bytes);
     }
     let per_item = [Part::Index, Part::Queues, Part::Ghosts];
