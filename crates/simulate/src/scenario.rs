@@ -10,7 +10,7 @@ use workload::engine_memory::EngineMemory;
 use workload::trace::Column;
 use workload::{Popularity, Sizes};
 
-use crate::world::Eviction;
+use crate::world::{Cache, Eviction};
 
 /// A declared workload of independent draws, or of ranges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,10 +95,38 @@ pub enum ItemCost {
         asked: Arc<EngineMemory>,
         /// The share of all memory that is left for items, from 0 to 1.
         usable: f64,
+        /// The share of all memory that size classes have for chunks, full or not, and their
+        /// metadata, from 0 to 1.
+        for_chunks: f64,
     },
 }
 
 impl ItemCost {
+    /// The engine's cost in a cache of `memory` bytes for all tenants.
+    pub fn of_engine(asked: &Arc<EngineMemory>, memory: u64) -> Self {
+        let for_chunks = asked.for_chunks(memory) as f64 / memory.max(1) as f64;
+        Self::Engine { asked: Arc::clone(asked), usable: asked.usable(memory), for_chunks }
+    }
+
+    /// An empty cache of `capacity` bytes in which items have this cost.
+    pub fn cache(&self, eviction: Eviction, capacity: u64, owners: usize) -> Cache {
+        match self {
+            Self::Bytes(_) => Cache::new(eviction, capacity, owners),
+            Self::Engine { asked, for_chunks, .. } => {
+                Cache::of_engine(eviction, capacity, owners, asked, *for_chunks)
+            }
+        }
+    }
+
+    /// The length under which a cache takes an object of `size` bytes, key and value.
+    #[inline]
+    pub fn length(&self, size: u32) -> u32 {
+        match self {
+            Self::Bytes(overhead) => size.saturating_add(*overhead),
+            Self::Engine { .. } => size,
+        }
+    }
+
     /// Returns the total memory, in bytes, of an object whose key and value together have `size`.
     #[inline]
     pub fn of(&self, size: u32) -> u32 {
@@ -106,7 +134,7 @@ impl ItemCost {
             Self::Bytes(overhead) => size.saturating_add(*overhead),
             // A size that no chunk holds never fits.
             Self::Engine { asked, .. } if size > asked.largest_item() => u32::MAX,
-            Self::Engine { asked, usable } => {
+            Self::Engine { asked, usable, .. } => {
                 (f64::from(asked.item_bytes(0, size)) / usable.max(0.01)) as u32
             }
         }

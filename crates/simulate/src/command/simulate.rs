@@ -103,8 +103,7 @@ fn simulate(args: &SimulateArgs, out: &mut dyn Write) -> Result<()> {
     for memory in memories {
         file.scenario.memory = memory;
         if let Some(asked) = &asked {
-            let usable = asked.usable(memory.as_u64());
-            file.scenario.item_cost = ItemCost::Engine { asked: Arc::clone(asked), usable };
+            file.scenario.item_cost = ItemCost::of_engine(asked, memory.as_u64());
         }
         let compared = compare(run_all(&file, prepared.clone())?);
         sweep.push(Simulated { memory, policies: compared });
@@ -226,6 +225,9 @@ fn compare(runs: Vec<(Run, f64)>) -> Vec<Compared> {
     };
     runs.into_iter().map(compared).collect()
 }
+
+#[cfg(test)]
+mod against_engine;
 
 #[cfg(test)]
 mod tests {

@@ -1,168 +1,102 @@
 //! A simulated cache of keys and sizes, whose capacity changes while it runs.
 //!
 //! It evicts by exact LRU or by one of the engine's policies (`evict`), which see the same as in
-//! the engine: entries, policy bits, fingerprints. There are no slabs and no size classes: memory
-//! is the sum of sizes, and there is one queue, or two if a decision splits it on a cliff
-//! ([`Cache::set_room`]).
+//! the engine: entries, policy bits, fingerprints. Its memory is the sum of sizes, with one queue
+//! for all items ([`Cache::new`]); or it is the engine's, with a queue and chunks for each size
+//! class, which share it by the engine's rules ([`Cache::of_engine`]; `memory`). There are two
+//! queues in the place of each if a decision splits the cache on a cliff ([`Cache::set_room`]).
+//!
+//! A read changes no item. A write of another length makes a new one, as in the engine. An item
+//! that was removed, or has expired, takes no room.
 //!
 //! Invariants, checked by [`Cache::validate`]:
 //! 1. `used` is the sum of the sizes of the items held, by owner and in all, and after a call at
 //!    most the capacity.
-//! 2. Each of the two partitions holds the items of its queue; without a split the left one empties
-//!    as items are evicted from it.
-//! 3. The index of an owner names exactly the nodes of that owner, including those that were
-//!    removed and are still queued, which have no size.
+//! 2. Each of the two partitions holds the items of its queues; without a split the left one
+//!    empties as items are evicted from it.
+//! 3. The index of an owner names exactly the nodes of that owner.
+//! 4. A size class holds no more items than its memory has chunks, and the memory of all classes,
+//!    with the metadata of their chunks, is within the capacity.
+
+mod classes;
+mod eviction;
+mod expiry;
+mod index;
+mod memory;
 
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::str::FromStr;
+use std::sync::Arc;
 
 use allocate::talus::Split;
 use base::hash::mix64;
-use evict::{Claim, Entry, HitRule, Items, Policy, PolicyKind};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use evict::{Claim, Entry, HitRule, Items, Policy};
+use workload::engine_memory::EngineMemory;
 
-/// How a simulated cache chooses its victims.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Eviction {
-    /// The least recently used item, exactly: `exact-lru`.
-    #[default]
-    ExactLru,
-    /// A policy of the engine, by its name there: `s3-fifo`, `lru:0`.
-    Engine(PolicyKind),
-}
-
-impl FromStr for Eviction {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "exact-lru" {
-            return Ok(Self::ExactLru);
-        }
-        text.parse().map(Self::Engine).map_err(|error: evict::UnknownPolicy| format!("{error}; or exact-lru"))
-    }
-}
-
-impl Serialize for Eviction {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::ExactLru => serializer.serialize_str("exact-lru"),
-            Self::Engine(kind) => kind.serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Eviction {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
+use classes::Classes;
+pub use eviction::Eviction;
+use expiry::Expiries;
+use index::Index;
 
 const NONE: u32 = u32::MAX;
 
-/// Something that is, or was, held.
+/// Something that is held, or a place for it.
 struct Node {
     key: u64,
+    /// Bytes that it takes, and the length that it was stored with.
     size: u32,
+    len: u32,
     owner: u16,
-    /// True if the item can be found; one that was removed keeps its place in the queue.
+    /// True if it holds an item.
     is_there: bool,
     /// True if the item was hit since it was inserted.
     was_hit: bool,
     /// When it expires, in seconds; 0 = never.
     expires: u32,
-    /// In which partition it is queued.
+    /// In which partition and class it is queued.
     side: u8,
+    class: u8,
     bits: Cell<u8>,
     newer: u32,
     older: u32,
 }
 
-#[derive(Default)]
-struct Nodes(Vec<Node>);
+/// The items of one queue. Entries of others, and of items that have left, are stale.
+struct View<'a> {
+    nodes: &'a [Node],
+    side: u8,
+    class: u8,
+}
 
-impl Items for Nodes {
+impl View<'_> {
+    fn node(&self, entry: Entry) -> Option<&Node> {
+        let node = self.nodes.get(entry.0 as usize)?;
+        (node.is_there && node.side == self.side && node.class == self.class).then_some(node)
+    }
+}
+
+impl Items for View<'_> {
     fn bits(&self, entry: Entry) -> Option<u8> {
-        self.0.get(entry.0 as usize).map(|node| node.bits.get())
+        self.node(entry).map(|node| node.bits.get())
     }
 
     fn set_bits(&self, entry: Entry, mask: u8, value: u8) {
-        if let Some(node) = self.0.get(entry.0 as usize) {
+        if let Some(node) = self.node(entry) {
             node.bits.set((node.bits.get() & !mask) | (value & mask));
         }
     }
 
-    fn claim(&self, _entry: Entry) -> Claim {
-        Claim::Taken
+    fn claim(&self, entry: Entry) -> Claim {
+        self.node(entry).map_or(Claim::Gone, |_| Claim::Taken)
     }
 
     fn fingerprint(&self, entry: Entry) -> u32 {
-        let node = &self.0[entry.0 as usize];
+        let node = &self.nodes[entry.0 as usize];
         fingerprint(node.owner, node.key)
     }
 }
 
 fn fingerprint(owner: u16, key: u64) -> u32 {
     mix64(key ^ (u64::from(owner) << 48)) as u32
-}
-
-/// The places of an owner's keys: small numbers in a table, others in a map.
-#[derive(Default)]
-struct Index {
-    table: Vec<u32>,
-    map: HashMap<u64, u32, std::hash::BuildHasherDefault<Spread>>,
-}
-
-/// Keys below this are found by one look into a table of 4 bytes for each.
-const TABLE_KEYS: u64 = 1 << 25;
-
-impl Index {
-    #[inline]
-    fn get(&self, key: u64) -> Option<u32> {
-        if key < TABLE_KEYS {
-            self.table.get(key as usize).copied().filter(|at| *at != NONE)
-        } else {
-            self.map.get(&key).copied()
-        }
-    }
-
-    fn set(&mut self, key: u64, at: u32) {
-        if key < TABLE_KEYS {
-            let place = key as usize;
-            if place >= self.table.len() {
-                self.table.resize((place + 1).next_power_of_two(), NONE);
-            }
-            self.table[place] = at;
-        } else {
-            self.map.insert(key, at);
-        }
-    }
-
-    fn remove(&mut self, key: u64) {
-        if key < TABLE_KEYS {
-            self.table[key as usize] = NONE;
-        } else {
-            self.map.remove(&key);
-        }
-    }
-}
-
-/// Spreads key numbers; they come from a generator or a file, not from an adversary.
-#[derive(Default)]
-struct Spread(u64);
-
-impl std::hash::Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = base::hash::key_hash(self.0, bytes);
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        self.0 = mix64(key);
-    }
 }
 
 enum Order {
@@ -183,19 +117,26 @@ impl Order {
     }
 }
 
-/// A partition: a queue of its own.
-struct Part {
-    /// Bytes that it should hold, and that it holds.
-    size: u64,
-    used: u64,
+/// The queue of a size class in a partition.
+struct Queue {
     order: Order,
     newest: u32,
     oldest: u32,
 }
 
+/// A partition: queues of its own.
+struct Part {
+    /// Bytes that it should hold, and that it holds.
+    size: u64,
+    used: u64,
+    /// By class; one if there are no classes.
+    queues: Vec<Queue>,
+}
+
 impl Part {
-    fn new(eviction: Eviction, size: u64) -> Self {
-        Self { size, used: 0, order: Order::new(eviction), newest: NONE, oldest: NONE }
+    fn new(eviction: Eviction, size: u64, classes: usize) -> Self {
+        let queue = || Queue { order: Order::new(eviction), newest: NONE, oldest: NONE };
+        Self { size, used: 0, queues: (0..classes).map(|_| queue()).collect() }
     }
 }
 
@@ -208,31 +149,54 @@ pub struct Cache {
     capacity: u64,
     used: u64,
     used_by: Vec<u64>,
-    nodes: Nodes,
+    nodes: Vec<Node>,
     free: Vec<u32>,
     index: Vec<Index>,
     eviction: Eviction,
+    /// The size classes; `None` if memory is the sum of sizes.
+    classes: Option<Classes>,
     /// One partition, and another from the first split on.
     parts: Vec<Part>,
     /// A key belongs to the left partition if 32 bits of its hash are below this; 0 = there is no
     /// split.
     threshold: u64,
+    expiries: Expiries,
     evictions: u64,
 }
 
 impl Cache {
-    /// An empty cache of `capacity` bytes for `owners` owners, whose keys are separate.
+    /// An empty cache of `capacity` bytes for `owners` owners, whose keys are separate. The memory
+    /// of an item is its length.
     pub fn new(eviction: Eviction, capacity: u64, owners: usize) -> Self {
+        Self::with(eviction, capacity, owners, None)
+    }
+
+    /// The same with the engine's memory: an item of some length takes a chunk of its size class.
+    /// Runs and the metadata of their chunks may take `share` of the capacity.
+    pub fn of_engine(
+        eviction: Eviction,
+        capacity: u64,
+        owners: usize,
+        asked: &Arc<EngineMemory>,
+        share: f64,
+    ) -> Self {
+        Self::with(eviction, capacity, owners, Some(Classes::new(asked, share, capacity)))
+    }
+
+    fn with(eviction: Eviction, capacity: u64, owners: usize, classes: Option<Classes>) -> Self {
+        let queues = classes.as_ref().map_or(1, Classes::count);
         Self {
             capacity,
             used: 0,
             used_by: vec![0; owners],
-            nodes: Nodes::default(),
+            nodes: Vec::new(),
             free: Vec::new(),
             index: (0..owners).map(|_| Index::default()).collect(),
             eviction,
-            parts: vec![Part::new(eviction, capacity)],
+            classes,
+            parts: vec![Part::new(eviction, capacity, queues)],
             threshold: 0,
+            expiries: Expiries::default(),
             evictions: 0,
         }
     }
@@ -274,10 +238,17 @@ impl Cache {
         self.capacity = bytes;
         self.threshold = (ratio * (1_u64 << 32) as f64) as u64;
         if split.is_some() && self.parts.len() == 1 {
-            self.parts.push(Part::new(self.eviction, 0));
+            let queues = self.parts[RIGHT].queues.len();
+            self.parts.push(Part::new(self.eviction, 0, queues));
         }
         self.parts.iter_mut().zip([right, left]).for_each(|(part, size)| part.size = size);
-        self.make_room(RIGHT, 0);
+        match &mut self.classes {
+            Some(classes) => {
+                classes.set_capacity(bytes);
+                self.shrink_classes();
+            }
+            None => self.make_room(RIGHT, 0),
+        }
     }
 
     /// The partition that a key belongs to.
@@ -290,76 +261,57 @@ impl Cache {
         if mix64(key ^ 0x7a1c_05b1) >> 32 < self.threshold { LEFT } else { RIGHT }
     }
 
-    /// Requests a key of an owner, and inserts it at this size if it is absent. True on a hit. An
+    /// Requests a key of an owner, and inserts it at this length if it is absent. True on a hit. An
     /// object that is larger than the cache is not inserted. `now_secs` is for policies that know
     /// time.
-    pub fn access(&mut self, owner: usize, key: u64, size: u32, now_secs: u32) -> bool {
-        self.access_until(owner, key, size, now_secs, 0)
+    pub fn access(&mut self, owner: usize, key: u64, len: u32, now_secs: u32) -> bool {
+        self.access_until(owner, key, len, now_secs, 0)
     }
 
     /// The same; if the key is inserted, it is there until `expires`, in seconds, or for ever if
-    /// that is 0. An expired item misses, and takes room until it is evicted or inserted again.
-    pub fn access_until(&mut self, owner: usize, key: u64, size: u32, now_secs: u32, expires: u32) -> bool {
-        let found = self.index[owner].get(key);
-        if let Some(at) = found {
-            let node = &mut self.nodes.0[at as usize];
-            node.is_there &= node.expires == 0 || now_secs < node.expires;
-            if !node.is_there {
-                node.expires = expires;
-            }
-        }
-        if let Some(at) = found.filter(|at| self.nodes.0[*at as usize].is_there) {
+    /// that is 0.
+    pub fn access_until(&mut self, owner: usize, key: u64, len: u32, now_secs: u32, expires: u32) -> bool {
+        if let Some(at) = self.find(owner, key, now_secs) {
             self.hit(at, now_secs);
-            self.resize_node(at, size);
             return true;
         }
-        let side = self.side_of(key);
-        let room = if self.threshold == 0 { self.capacity } else { self.parts[side].size };
-        if u64::from(size) > room {
-            return false;
-        }
-        // A removed item that is requested again keeps its place in the queue until it is evicted.
-        if let Some(at) = found {
-            let node = &mut self.nodes.0[at as usize];
-            node.is_there = true;
-            self.hit(at, now_secs);
-            self.resize_node(at, size);
-        } else {
-            self.make_room(side, u64::from(size));
-            self.insert(owner, side, key, size, now_secs);
-            if expires > 0 {
-                self.expire_at(owner, key, expires);
-            }
-        }
+        self.insert(owner, key, len, now_secs, expires);
         false
     }
 
     /// Removes a key; true if it was there. Not an eviction.
     pub fn remove(&mut self, owner: usize, key: u64) -> bool {
-        let found = self.index[owner].get(key).filter(|at| self.nodes.0[*at as usize].is_there);
+        let found = self.index[owner].get(key);
         if let Some(at) = found {
-            self.resize_node(at, 0);
-            self.nodes.0[at as usize].is_there = false;
+            self.take_out(at);
         }
         found.is_some()
     }
 
-    /// A write: replaces or takes in the object, and counts as a use of it.
-    pub fn store(&mut self, owner: usize, key: u64, size: u32, now_secs: u32, expires: u32) {
-        self.access_until(owner, key, size, now_secs, expires);
-        self.expire_at(owner, key, expires);
+    /// A write: inserts the object, or counts as a use of it; one of another length takes its
+    /// place.
+    pub fn store(&mut self, owner: usize, key: u64, len: u32, now_secs: u32, expires: u32) {
+        if let Some(at) = self.find(owner, key, now_secs) {
+            self.hit(at, now_secs);
+            if self.nodes[at as usize].len == len {
+                self.nodes[at as usize].expires = expires;
+                self.expiries.note(at, expires);
+                return;
+            }
+            self.take_out(at);
+        }
+        self.insert(owner, key, len, now_secs, expires);
     }
 
-    /// Has a key that is there expire at that time, or never.
-    fn expire_at(&mut self, owner: usize, key: u64, expires: u32) {
-        if let Some(at) = self.index[owner].get(key) {
-            self.nodes.0[at as usize].expires = expires;
-        }
+    /// The node of a key that is there and has not expired.
+    fn find(&mut self, owner: usize, key: u64, now_secs: u32) -> Option<u32> {
+        self.reap(now_secs);
+        self.index[owner].get(key)
     }
 
     fn hit(&mut self, at: u32, now_secs: u32) {
-        let node = &mut self.nodes.0[at as usize];
-        match &self.parts[usize::from(node.side)].order {
+        let node = &mut self.nodes[at as usize];
+        match &self.parts[usize::from(node.side)].queues[usize::from(node.class)].order {
             Order::ExactLru => {
                 let (key, size, was) = (node.key, u64::from(node.size), usize::from(node.side));
                 self.unlink(at);
@@ -367,7 +319,7 @@ impl Cache {
                 if side != was {
                     self.parts[was].used -= size;
                     self.parts[side].used += size;
-                    self.nodes.0[at as usize].side = side as u8;
+                    self.nodes[at as usize].side = side as u8;
                 }
                 self.link_newest(at);
             }
@@ -379,115 +331,157 @@ impl Cache {
         }
     }
 
-    fn resize_node(&mut self, at: u32, size: u32) {
-        let node = &mut self.nodes.0[at as usize];
-        let old = std::mem::replace(&mut node.size, size);
-        if old == size {
-            return;
-        }
-        let (owner, part) = (usize::from(node.owner), &mut self.parts[usize::from(node.side)]);
-        for used in [&mut self.used, &mut self.used_by[owner], &mut part.used] {
-            *used = *used - u64::from(old) + u64::from(size);
-        }
-        self.make_room(RIGHT, 0);
-    }
-
-    fn insert(&mut self, owner: usize, side: usize, key: u64, size: u32, now_secs: u32) {
+    /// Inserts an object that is absent, if there is room to be had.
+    fn insert(&mut self, owner: usize, key: u64, len: u32, now_secs: u32, expires: u32) {
+        let side = self.side_of(key);
+        let Some((class, size)) = self.room_for(side, len) else { return };
         let node = Node {
             key,
             size,
+            len,
             owner: owner as u16,
             is_there: true,
             was_hit: false,
-            expires: 0,
+            expires,
             side: side as u8,
+            class: class as u8,
             bits: Cell::new(0),
             newer: NONE,
             older: NONE,
         };
         let at = match self.free.pop() {
             Some(at) => {
-                self.nodes.0[at as usize] = node;
+                self.nodes[at as usize] = node;
                 at
             }
             None => {
-                self.nodes.0.push(node);
-                (self.nodes.0.len() - 1) as u32
+                self.nodes.push(node);
+                (self.nodes.len() - 1) as u32
             }
         };
         self.index[owner].set(key, at);
+        self.expiries.note(at, expires);
         let part = &mut self.parts[side];
         for used in [&mut self.used, &mut self.used_by[owner], &mut part.used] {
             *used += u64::from(size);
         }
-        match &mut part.order {
+        match &mut part.queues[class].order {
             Order::ExactLru => self.link_newest(at),
             Order::Engine { policy, .. } => {
                 let bits = policy.admit(fingerprint(owner as u16, key));
-                self.nodes.0[at as usize].bits.set(bits);
+                self.nodes[at as usize].bits.set(bits);
                 policy.push(Entry(at), bits, now_secs);
-                policy.tend(&self.nodes);
+                policy.tend(&View { nodes: &self.nodes, side: side as u8, class: class as u8 });
             }
         }
+    }
+
+    /// Has room for an object of this length, if there is any to be had: its class, and the bytes
+    /// that it takes.
+    fn room_for(&mut self, side: usize, len: u32) -> Option<(usize, u32)> {
+        if self.classes.is_some() {
+            return self.take_chunk(len);
+        }
+        let room = if self.threshold == 0 { self.capacity } else { self.parts[side].size };
+        if u64::from(len) > room {
+            return None;
+        }
+        self.make_room(side, u64::from(len));
+        Some((0, len))
     }
 
     /// Evicts until `size` bytes that are added to partition `side` have room.
     fn make_room(&mut self, side: usize, size: u64) {
         while self.used + size > self.capacity {
-            let over = |at: usize| {
-                let part = &self.parts[at];
-                part.used as i64 + if at == side { size as i64 } else { 0 } - part.size as i64
-            };
-            let from = if self.parts.len() > 1 && over(LEFT) > over(RIGHT) { LEFT } else { RIGHT };
-            // The other one, if that has nothing.
-            if !self.evict(from) && (self.parts.len() == 1 || !self.evict(LEFT + RIGHT - from)) {
+            if !self.evict_one(side, size, 0) {
                 break;
             }
         }
     }
 
-    /// Evicts one from a partition, if there is any.
-    fn evict(&mut self, side: usize) -> bool {
-        let part = &mut self.parts[side];
-        let victim = match &mut part.order {
-            Order::ExactLru => (part.oldest != NONE).then_some(part.oldest),
-            Order::Engine { policy, .. } => policy.evict_unhurried(&self.nodes).map(|entry| entry.0),
+    /// Evicts an item of a class from the partition that exceeds its size by most if `size` bytes
+    /// are added to partition `side`; from the other one if that has nothing.
+    fn evict_one(&mut self, side: usize, size: u64, class: usize) -> bool {
+        let over = |at: usize| {
+            let part = &self.parts[at];
+            part.used as i64 + if at == side { size as i64 } else { 0 } - part.size as i64
+        };
+        let from = if self.parts.len() > 1 && over(LEFT) > over(RIGHT) { LEFT } else { RIGHT };
+        self.evict(from, class) || self.parts.len() > 1 && self.evict(LEFT + RIGHT - from, class)
+    }
+
+    /// Evicts one from a queue, if there is any.
+    fn evict(&mut self, side: usize, class: usize) -> bool {
+        let queue = &mut self.parts[side].queues[class];
+        let victim = match &mut queue.order {
+            Order::ExactLru => (queue.oldest != NONE).then_some(queue.oldest),
+            Order::Engine { policy, .. } => {
+                let view = View { nodes: &self.nodes, side: side as u8, class: class as u8 };
+                policy.evict_unhurried(&view).map(|entry| entry.0)
+            }
         };
         let Some(at) = victim else { return false };
         if matches!(self.eviction, Eviction::ExactLru) {
             self.unlink(at);
         }
-        let node = &self.nodes.0[at as usize];
-        let (owner, key, size) = (usize::from(node.owner), node.key, u64::from(node.size));
-        self.evictions += u64::from(node.is_there);
-        for used in [&mut self.used, &mut self.used_by[owner], &mut self.parts[side].used] {
-            *used -= size;
-        }
-        self.index[owner].remove(key);
-        self.free.push(at);
+        self.evictions += 1;
+        self.forget(at);
         true
     }
 
+    /// Takes an item out that is not evicted.
+    fn take_out(&mut self, at: u32) {
+        if matches!(self.eviction, Eviction::ExactLru) {
+            self.unlink(at);
+            return self.forget(at);
+        }
+        let node = &self.nodes[at as usize];
+        let (side, class, bits) = (node.side, node.class, node.bits.get());
+        self.forget(at);
+        let view = View { nodes: &self.nodes, side, class };
+        let queue = &mut self.parts[usize::from(side)].queues[usize::from(class)];
+        if let Order::Engine { policy, .. } = &mut queue.order {
+            policy.removed(bits, &view, || Entry(at));
+        }
+    }
+
+    /// Frees the node of an item that is in no queue any more.
+    fn forget(&mut self, at: u32) {
+        let node = &mut self.nodes[at as usize];
+        node.is_there = false;
+        let (owner, key, size) = (usize::from(node.owner), node.key, u64::from(node.size));
+        let part = &mut self.parts[usize::from(node.side)];
+        for used in [&mut self.used, &mut self.used_by[owner], &mut part.used] {
+            *used -= size;
+        }
+        if let Some(classes) = &mut self.classes {
+            classes.item_left(usize::from(node.class));
+        }
+        self.index[owner].remove(key);
+        self.free.push(at);
+    }
+
     fn unlink(&mut self, at: u32) {
-        let Node { newer, older, side, .. } = self.nodes.0[at as usize];
+        let Node { newer, older, side, class, .. } = self.nodes[at as usize];
+        let queue = &mut self.parts[usize::from(side)].queues[usize::from(class)];
         match newer {
-            NONE => self.parts[usize::from(side)].newest = older,
-            newer => self.nodes.0[newer as usize].older = older,
+            NONE => queue.newest = older,
+            newer => self.nodes[newer as usize].older = older,
         }
         match older {
-            NONE => self.parts[usize::from(side)].oldest = newer,
-            older => self.nodes.0[older as usize].newer = newer,
+            NONE => queue.oldest = newer,
+            older => self.nodes[older as usize].newer = newer,
         }
     }
 
     fn link_newest(&mut self, at: u32) {
-        let node = &mut self.nodes.0[at as usize];
-        let part = &mut self.parts[usize::from(node.side)];
-        let second = std::mem::replace(&mut part.newest, at);
+        let node = &mut self.nodes[at as usize];
+        let queue = &mut self.parts[usize::from(node.side)].queues[usize::from(node.class)];
+        let second = std::mem::replace(&mut queue.newest, at);
         (node.newer, node.older) = (NONE, second);
         match second {
-            NONE => part.oldest = at,
-            second => self.nodes.0[second as usize].newer = at,
+            NONE => queue.oldest = at,
+            second => self.nodes[second as usize].newer = at,
         }
     }
 
@@ -497,15 +491,12 @@ impl Cache {
     /// If one does not hold.
     pub fn validate(&self) {
         let (mut used_by, mut used_in) = (vec![0; self.used_by.len()], vec![0; self.parts.len()]);
-        let mut live = vec![true; self.nodes.0.len()];
-        for &at in &self.free {
-            live[at as usize] = false;
-        }
-        for (at, node) in self.nodes.0.iter().enumerate().filter(|(at, _)| live[*at]) {
+        let mut in_class = vec![0; self.parts[RIGHT].queues.len()];
+        for (at, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_there) {
             used_by[usize::from(node.owner)] += u64::from(node.size);
             used_in[usize::from(node.side)] += u64::from(node.size);
+            in_class[usize::from(node.class)] += 1;
             assert_eq!(self.index[usize::from(node.owner)].get(node.key), Some(at as u32), "indexed");
-            assert!(node.is_there || node.size == 0, "what was removed has no size");
         }
         assert_eq!(used_by, self.used_by, "by owner");
         assert_eq!(used_in, self.parts.iter().map(|part| part.used).collect::<Vec<_>>(), "by partition");
@@ -516,12 +507,18 @@ impl Cache {
         );
         assert_eq!(used_by.iter().sum::<u64>(), self.used, "in all");
         assert!(self.used <= self.capacity, "{} of {} bytes", self.used, self.capacity);
-        let queued = self.parts.iter().map(|part| match &part.order {
+        let held = self.nodes.len() - self.free.len();
+        assert_eq!(in_class.iter().sum::<u64>(), held as u64, "nodes are held or free");
+        if let Some(classes) = &self.classes {
+            classes.validate(&in_class);
+        }
+        let queues = self.parts.iter().flat_map(|part| &part.queues);
+        let queued = queues.map(|queue| match &queue.order {
             Order::ExactLru => None,
             Order::Engine { policy, .. } => Some(policy.len()),
         });
         if let Some(queued) = queued.sum::<Option<usize>>() {
-            assert_eq!(queued, self.nodes.0.len() - self.free.len(), "queued");
+            assert_eq!(queued, held, "queued");
         }
     }
 }

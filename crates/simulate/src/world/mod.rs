@@ -185,9 +185,10 @@ impl<'a> World<'a> {
             .map(|((spec, prepared), seed)| Tenant::new(spec, prepared, scenario, seed, learns))
             .collect();
         let caches = if setup.shared_cache {
-            vec![Cache::new(scenario.eviction, scenario.memory.as_u64(), count)]
+            vec![scenario.item_cost.cache(scenario.eviction, scenario.memory.as_u64(), count)]
         } else {
-            grants.iter().map(|grant| Cache::new(scenario.eviction, grant.memory, 1)).collect()
+            let cache = |grant: &Grant| scenario.item_cost.cache(scenario.eviction, grant.memory, 1);
+            grants.iter().map(cache).collect()
         };
         let gates_each = if setup.shared_resources { 1 } else { count };
         let gates = gates(scenario, setup, &grants[..gates_each]);
@@ -323,13 +324,14 @@ impl<'a> World<'a> {
         let tenant = &mut self.tenants[number as usize];
         let operation = tenant.draw();
         let size = scenario.item_cost.of(operation.size);
+        let len = scenario.item_cost.length(operation.size);
         let now_secs = (self.now / SECOND) as u32;
         let expires = if operation.ttl_secs > 0 { now_secs.saturating_add(operation.ttl_secs) } else { 0 };
         let cache = &mut self.caches[cache];
         let hit = match operation.action {
-            Action::Read => cache.access_until(owner, operation.key, size, now_secs, expires),
+            Action::Read => cache.access_until(owner, operation.key, len, now_secs, expires),
             Action::Write if scenario.admit_writes => {
-                cache.store(owner, operation.key, size, now_secs, expires);
+                cache.store(owner, operation.key, len, now_secs, expires);
                 false
             }
             Action::Write | Action::Remove => {

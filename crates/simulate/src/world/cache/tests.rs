@@ -1,5 +1,10 @@
-use super::*;
+use std::sync::OnceLock;
+
+use evict::PolicyKind;
 use proptest::prelude::*;
+
+use super::index::TABLE_KEYS;
+use super::*;
 
 /// A plain LRU by bytes: the newest first.
 #[derive(Default)]
@@ -12,13 +17,15 @@ impl Plain {
     fn access(&mut self, key: u64, size: u32) -> bool {
         let found = self.held.iter().position(|held| held.0 == key);
         if let Some(place) = found {
-            self.held.remove(place);
-        } else if u64::from(size) > self.capacity {
-            return false;
+            let held = self.held.remove(place);
+            self.held.insert(0, held);
+            return true;
         }
-        self.held.insert(0, (key, size));
-        self.shrink();
-        found.is_some()
+        if u64::from(size) <= self.capacity {
+            self.held.insert(0, (key, size));
+            self.shrink();
+        }
+        false
     }
 
     fn shrink(&mut self) {
@@ -75,6 +82,95 @@ proptest! {
                 }
             }
         }
+        cache.validate();
+    }
+}
+
+/// The engine's memory for items of this test's sizes.
+fn engine_memory() -> &'static Arc<EngineMemory> {
+    static ASKED: OnceLock<Arc<EngineMemory>> = OnceLock::new();
+    ASKED.get_or_init(|| {
+        let items: Vec<_> = (1..200).map(|i| (8, i * i)).collect();
+        Arc::new(EngineMemory::ask(PolicyKind::default(), &items).unwrap())
+    })
+}
+
+proptest! {
+    #[test]
+    fn size_classes_share_the_memory_and_keep_within_it(
+        kind in 0..=PolicyKind::ALL.len(),
+        steps in proptest::collection::vec((0_u64..500, 0_u32..200, 0_u8..60), 1..3_000),
+    ) {
+        let eviction = PolicyKind::ALL.get(kind).map_or(Eviction::ExactLru, |kind| Eviction::Engine(*kind));
+        let mut cache = Cache::of_engine(eviction, 1 << 20, 2, engine_memory(), 0.95);
+        for (at, (key, size, action)) in (0..).zip(steps) {
+            let (owner, len, now) = ((key % 2) as usize, size * size, at / 8);
+            match action {
+                0 => cache.set_capacity((u64::from(size) + 1) << 14),
+                1 => {
+                    let (bytes, part) = ((u64::from(size) + 1) << 14, key % 5);
+                    let left = bytes * part / 8;
+                    cache.set_room(bytes, Some(Split { ratio: part as f64 / 5.0, left, right: bytes - left }));
+                }
+                2..5 => {
+                    cache.remove(owner, key);
+                }
+                5..20 => cache.store(owner, key, len, now, if action < 10 { now + 20 } else { 0 }),
+                _ => {
+                    let was_there = cache.access(owner, key, len, now);
+                    prop_assert!(!was_there || cache.access(owner, key, 0, now), "a hit does not evict");
+                }
+            }
+            prop_assert!(cache.used() <= cache.capacity());
+        }
+        cache.validate();
+    }
+}
+
+#[test]
+fn a_class_that_comes_late_gets_memory_from_the_largest() {
+    let mut cache = Cache::of_engine(Eviction::ExactLru, 4 << 20, 1, engine_memory(), 0.95);
+    for key in 0..10_000 {
+        cache.access(0, key, 500, 0);
+    }
+    let before = cache.evictions();
+    assert!(before > 0, "the memory is full");
+    for key in 10_000..11_000 {
+        cache.access(0, key, 5_000, 0);
+    }
+    let held = (10_000..11_000).filter(|key| cache.remove(0, *key)).count();
+    assert!((20..200).contains(&held), "a sixteenth of the memory, or more: {held}");
+    // Something that no class has room for takes what it needs.
+    assert!(!cache.access(0, 20_000, 900_000, 0) && cache.access(0, 20_000, 900_000, 0));
+    // The whole cache is not enough for this.
+    assert!(!cache.access(0, 20_001, 4_000_000, 0) && !cache.access(0, 20_001, 4_000_000, 0));
+    cache.validate();
+}
+
+#[test]
+fn a_read_changes_no_item_and_a_write_of_another_length_makes_a_new_one() {
+    for eviction in [Eviction::ExactLru, Eviction::Engine(PolicyKind::S3_FIFO)] {
+        let mut cache = Cache::new(eviction, 100, 1);
+        cache.access(0, 7, 10, 0);
+        assert!(cache.access(0, 7, 30, 0));
+        assert_eq!(cache.used(), 10);
+        cache.store(0, 7, 30, 0, 0);
+        assert_eq!((cache.used(), cache.evictions()), (30, 0));
+        cache.validate();
+    }
+}
+
+#[test]
+fn what_has_expired_takes_no_room() {
+    for eviction in [Eviction::ExactLru, Eviction::Engine(PolicyKind::S3_FIFO)] {
+        let mut cache = Cache::new(eviction, 100, 1);
+        for key in 0..10 {
+            cache.access_until(0, key, 10, 5, 8);
+        }
+        cache.store(0, 0, 10, 6, 20);
+        assert!(cache.access(0, 1, 10, 7));
+        assert!(!cache.access(0, 1, 10, 8));
+        assert_eq!((cache.used(), cache.evictions()), (20, 0));
         cache.validate();
     }
 }
