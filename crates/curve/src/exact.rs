@@ -13,11 +13,12 @@ const BITS: u32 = 11;
 ///
 /// Takes about 40 to 80 bytes for each key ever seen, and 100 to 300 ns for an access. In bytes, a
 /// cache holds as much of the top of the stack as fits, like an LRU cache that evicts from the tail
-/// until the new item fits.
+/// until the new item fits. A removed key's memory stays free until an insertion takes it; until
+/// then it is tracked like a key.
 #[derive(Clone, Debug)]
 pub struct StackDistance {
     unit: Unit,
-    stack: Stack,
+    pub(crate) stack: Stack,
     histogram: Histogram<BITS>,
     seen: u64,
 }
@@ -49,7 +50,7 @@ impl StackDistance {
 impl Estimator for StackDistance {
     fn record(&mut self, hash: u64, size: u32, kind: Kind) {
         let distance = match kind {
-            Kind::Remove => return self.stack.remove(hash),
+            Kind::Remove => return self.stack.vacate(hash),
             Kind::Lookup if !self.stack.has(hash) => None,
             Kind::Read | Kind::Lookup | Kind::Write => self.distance(hash, size),
         };

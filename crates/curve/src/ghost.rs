@@ -197,8 +197,8 @@ impl Ghost {
         }
     }
 
-    /// Removes a key from the list, and so from every cache that holds it; those caches may then
-    /// hold more of the keys behind.
+    /// Removes a key from the list, and so from every cache that holds it. Those caches then have
+    /// room for an insertion without an eviction; keys that they evicted before do not come back.
     fn remove(&mut self, hash: u64) {
         let Search::Found(entry) = self.by_key.search(hash) else { return };
         let at = self.by_key.get(entry).0;
@@ -216,7 +216,6 @@ impl Ghost {
         self.free.push(at);
         for holder in tick as usize..self.boundaries.len() {
             self.boundaries[holder].used -= size;
-            self.widen(holder);
         }
     }
 
@@ -267,7 +266,6 @@ impl Ghost {
                 let boundary = &mut self.boundaries[holder];
                 boundary.used = boundary.used - old.size + size;
                 self.shrink(holder);
-                self.widen(holder);
             }
         }
         self.forget_beyond();
@@ -346,25 +344,6 @@ impl Ghost {
             node.tick = tick as u32 + 1;
             boundary.used -= node.size;
             boundary.last = node.above;
-        }
-    }
-
-    /// Moves the boundary of a tick down while the next key fits, as after a removal, or after an
-    /// item became smaller.
-    fn widen(&mut self, tick: usize) {
-        loop {
-            let boundary = &mut self.boundaries[tick];
-            let next = match boundary.last {
-                NONE => self.first,
-                last => self.nodes[last as usize].below,
-            };
-            let Some(node) = self.nodes.get_mut(next as usize).filter(|_| next != NONE) else { return };
-            if boundary.used + node.size > boundary.room {
-                return;
-            }
-            node.tick = node.tick.min(tick as u32);
-            boundary.used += node.size;
-            boundary.last = next;
         }
     }
 }

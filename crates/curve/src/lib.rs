@@ -25,6 +25,7 @@ pub mod exact;
 pub mod ghost;
 pub mod groups;
 mod histogram;
+mod holes;
 pub mod local;
 pub mod mini;
 pub mod mrc;

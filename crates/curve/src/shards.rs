@@ -30,6 +30,8 @@
 //!    lower the threshold for ever.
 //! 4. [`Estimator::age`] halves all counts, and raises the threshold if few keys remain: keys that
 //!    join the sample count as new once, which later ageings forget.
+//! 5. The memory of a removed key stays free until an insertion takes it ([`crate::exact`]). Such a
+//!    hole counts as a key of the fixed size, and leaves the sample with the key that it was of.
 
 use crate::doubt::Sample;
 use crate::estimate::{Access, Estimator, Kind};
@@ -160,7 +162,7 @@ impl Shards {
     #[inline]
     fn record_followed(&mut self, entry: u32, access: &Access) {
         match access.kind {
-            Kind::Remove => return self.stack.remove(access.hash),
+            Kind::Remove => return self.stack.vacate(access.hash),
             Kind::Lookup if !self.stack.has(access.hash) => return self.count(access.hash, None),
             Kind::Read | Kind::Lookup | Kind::Write => {}
         }
@@ -169,7 +171,7 @@ impl Shards {
         if access.kind.counts() {
             self.count(access.hash, found.map(|found| self.distance(found)));
         }
-        if found.is_none() {
+        if found.is_none() || self.stack.extent() > self.max_keys {
             self.make_room();
         }
     }
@@ -189,13 +191,13 @@ impl Shards {
         u64::try_from(above).unwrap_or(u64::MAX).saturating_add(u64::from(found.size))
     }
 
-    /// Drops keys after one was added.
+    /// Drops keys after one was added, or after a hole was.
     #[inline(never)]
     fn make_room(&mut self) {
-        while self.stack.total() as f64 * self.weight > self.max_size && self.stack.len() > 1 {
+        while self.stack.depth() as f64 * self.weight > self.max_size && self.stack.len() > 1 {
             self.stack.pop_last();
         }
-        if self.stack.len() > self.max_keys {
+        if self.stack.extent() > self.max_keys {
             self.lower_threshold();
         }
     }
@@ -205,14 +207,14 @@ impl Shards {
         self.seen += reads;
     }
 
-    /// Drops a sixteenth of the keys: those with the largest places.
+    /// Drops a sixteenth of the keys and holes: those with the largest places.
     #[cold]
     fn lower_threshold(&mut self) {
-        let mut places: Vec<u32> = self.stack.keys().map(place).collect();
+        let mut places: Vec<u32> = self.stack.sampled().collect();
         let stays = self.max_keys - self.max_keys / 16;
         let (_, &mut lowered, _) = places.select_nth_unstable(stays);
         self.set_threshold(lowered.max(1));
-        self.stack.remove_if(|key| place(key) >= lowered);
+        self.stack.thin(lowered);
     }
 
     fn set_threshold(&mut self, threshold: u32) {
@@ -317,7 +319,7 @@ impl Estimator for Shards {
         self.groups.halve();
         self.requests /= 2.0;
         self.samples /= 2.0;
-        if self.threshold < self.most && self.stack.len() < self.max_keys / 4 {
+        if self.threshold < self.most && self.stack.extent() < self.max_keys / 4 {
             self.set_threshold(self.threshold.saturating_mul(2).min(self.most));
         }
     }

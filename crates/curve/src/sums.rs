@@ -8,7 +8,7 @@
 //!
 //! Places are filled from the first to the last. The *open* block, which is being filled, is
 //! counted separately and enters the tree when it is full. So the tree is written only when weights
-//! are removed, not when they are added.
+//! are removed or changed, not when they are added.
 //!
 //! Invariants:
 //! 1. Places from `next` on have weight 0.
@@ -192,6 +192,18 @@ impl Sums {
         behind + self.open + self.change(block, weight.wrapping_neg())
     }
 
+    /// Sets the weight of a filled place.
+    pub(crate) fn put(&mut self, place: usize, weight: u32) {
+        let block = place / BLOCK;
+        let before = std::mem::replace(&mut self.blocks[block][place % BLOCK], weight);
+        let (before, weight) = (u64::from(before), u64::from(weight));
+        if block == self.next / BLOCK {
+            self.open = self.open - before + weight;
+        } else {
+            self.change(block, weight.wrapping_sub(before));
+        }
+    }
+
     /// Moves the places with a weight together at the beginning, in their order, and the elements
     /// of `along` at those places with them.
     pub(crate) fn gather(&mut self, along: &mut [u32]) {
@@ -266,7 +278,7 @@ mod tests {
         #[test]
         fn sums_are_those_of_a_list(
             places in 1_usize..3000,
-            steps in prop::collection::vec((0_u32..5, any::<u32>(), any::<prop::sample::Index>()), 1..600),
+            steps in prop::collection::vec((0_u32..6, any::<u32>(), any::<prop::sample::Index>()), 1..600),
         ) {
             let mut sums = Sums::new(places);
             let mut plain: Vec<u32> = Vec::new();
@@ -281,6 +293,11 @@ mod tests {
                         prop_assert_eq!(sums.behind(place), behind);
                         prop_assert_eq!(sums.take(place), behind);
                         plain[place] = 0;
+                    }
+                    5 if !plain.is_empty() => {
+                        let place = which.index(plain.len());
+                        sums.put(place, weight >> (weight % 32));
+                        plain[place] = weight >> (weight % 32);
                     }
                     1 if weight % 64 == 0 => {
                         let mut along: Vec<u32> = (0..plain.len() as u32).collect();

@@ -176,7 +176,8 @@ impl Table {
         self.len -= 1;
     }
 
-    /// The hashes, in no order.
+    /// The hashes, in no order; for tests.
+    #[cfg(test)]
     pub(crate) fn hashes(&self) -> impl Iterator<Item = u64> {
         self.entries.iter().filter(|entry| entry.place != EMPTY).map(|entry| entry.hash)
     }

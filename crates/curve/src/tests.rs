@@ -1,5 +1,7 @@
 //! Estimators against brute force.
 
+mod removals;
+
 use base::hash::mix64;
 use base::rng::{RngExt, seeded};
 
@@ -171,53 +173,6 @@ fn samples_come_near_the_exact_curve_over_items_and_bytes_of_two_sizes() {
         }
         assert!(size.keys() <= 2_048 && size.rate() < 0.2);
     }
-}
-
-/// A read that fills nothing counted as a hit the next time, and so did that of a key that had been
-/// removed.
-#[test]
-fn reads_that_fill_nothing_and_removals_are_as_in_a_list() {
-    let (mut exact, mut ghost) =
-        (StackDistance::new(Unit::Bytes), Ghost::new(Unit::Bytes, (1..=60).map(|i| i * 2_000), 1.0));
-    let mut shards = Shards::fixed_size(Unit::Bytes, 10_000);
-    let (mut plain, mut rng) = (PlainStack::default(), seeded(11));
-    let (mut misses, mut cold) = ([0.0; 60], 0.0);
-    for step in 0..8_000 {
-        let key = (rng.random::<f64>().powi(2) * 600.0) as u64;
-        let size = 1 + mix64(key) as u32 % 300;
-        let kind =
-            [Kind::Lookup, Kind::Write, Kind::Remove, Kind::Lookup, Kind::Read][rng.random_range(0..5)];
-        let is_there = plain.0.iter().any(|held| held.0 == key);
-        let distance = match kind {
-            Kind::Remove => {
-                plain.0.retain(|held| held.0 != key);
-                None
-            }
-            Kind::Lookup if !is_there => None,
-            _ => plain.access(key, u64::from(size)),
-        };
-        if kind.counts() {
-            cold += f64::from(u8::from(distance.is_none()));
-            for (tick, misses) in (1..=60).zip(&mut misses) {
-                *misses += f64::from(u8::from(distance.is_none_or(|distance| distance > tick * 2_000)));
-            }
-        }
-        let estimators: [&mut dyn Estimator; 3] = [&mut exact, &mut ghost, &mut shards];
-        estimators
-            .into_iter()
-            .for_each(|it| it.record(mix64(key), if kind == Kind::Lookup { 0 } else { size }, kind));
-        assert_eq!(ghost.counts().1, misses[59], "step {step}");
-    }
-    let requests = exact.curve().confidence().unwrap().requests;
-    for (tick, misses) in (1..=60).zip(misses) {
-        let size = f64::from(tick) * 2_000.0;
-        for curve in [exact.curve(), shards.curve()] {
-            assert!((curve.miss_ratio(size) - misses / requests).abs() < 0.01, "{size}");
-        }
-        assert!((ghost.curve().miss_ratio(size) - misses / requests).abs() < 1e-9, "{size}");
-    }
-    assert!((exact.curve().miss_ratio(1e9) - cold / requests).abs() < 1e-9 && cold > 1_000.0);
-    shards.stack.validate();
 }
 
 /// Whoever hands over only what is followed, and counts the rest, gets the same curve.
