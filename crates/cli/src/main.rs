@@ -165,7 +165,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("millpond: {error}");
+            eprintln!("millpond: {}", serve::printable(&error, &['\n', '\t']));
             ExitCode::FAILURE
         }
     }

@@ -76,7 +76,7 @@ impl ServeArguments {
     /// `millpond config check`.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let loaded = self.load(&preflight::all)?;
-        loaded.warnings.iter().for_each(|warning| eprintln!("millpond: {warning}"));
+        loaded.warnings.iter().for_each(|warning| eprintln!("millpond: {}", printable(warning, &[])));
         say("The configuration is good.\n");
         Ok(())
     }
@@ -87,6 +87,15 @@ impl ServeArguments {
         say(&config::render(&config)?);
         Ok(())
     }
+}
+
+/// The text with control characters escaped, which a terminal would obey, but for those to `keep`.
+pub(crate) fn printable(text: &str, keep: &[char]) -> String {
+    let shown = |c: char| {
+        let is_escaped = c.is_control() && !keep.contains(&c);
+        if is_escaped { c.escape_default().to_string() } else { c.to_string() }
+    };
+    text.chars().map(shown).collect()
 }
 
 /// Prints `text`; it is not a failure if the reader has gone, as `head` does.

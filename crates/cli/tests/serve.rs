@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
+use rustix::fs::{CWD, FileType, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_millpond");
@@ -182,6 +183,28 @@ fn a_hang_up_reloads_what_can_be_reloaded() {
     let refused = server.wait_for_log("was not reloaded");
     assert!(refused.contains("max_get_keys") && refused.contains(":2:"), "{refused}");
     assert_eq!(ask(&mut client, "get a b c\r\n"), "END", "it serves on as it did");
+
+    // Nobody writes to the pipe.
+    std::fs::remove_file(&file).expect("a file");
+    mknodat(CWD, &file, FileType::Fifo, 0o600.into(), 0).expect("a pipe");
+    server.signal(Signal::HUP);
+    let refused = server.wait_for_log("was not reloaded");
+    assert!(refused.contains("it is a pipe"), "{refused}");
+    std::fs::remove_file(&file).expect("a pipe");
+    std::fs::write(&file, "[limits]\nmax_get_keys = 1\n").expect("a file");
+    server.signal(Signal::HUP);
+    wait_until("it is reloaded", || ask(&mut client, "get a b\r\n") == "CLIENT_ERROR too many keys");
+}
+
+/// A terminal would obey them.
+#[test]
+fn control_characters_of_a_configuration_are_shown_escaped() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("millpond.toml");
+    std::fs::write(&file, "\"a\\u001b[2Jb\" = 1\n").expect("a file");
+    let output = run(&["config", "check", file.to_str().expect("a path")]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("`a\\u{1b}[2Jb`") && !error.contains('\u{1b}'), "{error:?}");
 }
 
 #[test]

@@ -23,6 +23,7 @@ pub mod change;
 pub mod check;
 pub mod edit;
 mod error;
+pub mod files;
 mod folder;
 pub mod keys;
 pub mod load;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::keys::{self, KEYS};
 use super::read::{self, Mistakes};
-use super::{Config, Listen, ListenerConfig, Protocol, check};
+use super::{Config, Listen, ListenerConfig, Protocol, check, files};
 use crate::error::{Error, ErrorKind};
 
 /// A single setting that overrides the file.
@@ -89,7 +89,7 @@ pub struct Loaded {
 pub fn load(file: Option<&Path>, flags: &Flags, survey: Survey<'_>) -> Result<Loaded, Error> {
     let text = match file {
         None => String::new(),
-        Some(path) => std::fs::read_to_string(path)
+        Some(path) => files::read_text_or_pipe(path)
             .map_err(|e| refuse(format!("the configuration file {} cannot be read: {e}", path.display())))?,
     };
     let name = file.map_or_else(String::new, |path| path.display().to_string());

@@ -124,7 +124,7 @@ pub(super) fn read(text: &str, mut mistakes: Mistakes) -> Result<(Config, Mistak
     }
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
-        let line = error.span().map_or(1, |span| line_of(text, span.start));
+        let line = error.span().map_or(1, |span| Lines::of_text(text).of(span.start));
         mistakes.add_at(line, &format!("this is not TOML: {}", error.message().replace('\n', ", ")));
     }
     let values: toml::Table = match toml::from_str(text) {
@@ -137,7 +137,7 @@ pub(super) fn read(text: &str, mut mistakes: Mistakes) -> Result<(Config, Mistak
             return Err(mistakes.into_result().err().unwrap_or_else(nothing));
         }
     };
-    let mut reader = Reader { text, mistakes, good: toml::Table::new() };
+    let mut reader = Reader { lines: Lines::of_text(text), mistakes, good: toml::Table::new() };
     for (key, value) in document.get_ref() {
         let name: &str = key.get_ref();
         if let Some(read) = values.get(name) {
@@ -156,16 +156,16 @@ fn nothing() -> Error {
     Error::new(ErrorKind::Config, "the configuration cannot be read")
 }
 
-struct Reader<'t> {
-    text: &'t str,
+struct Reader {
+    lines: Lines,
     mistakes: Mistakes,
     /// The settings that can be read.
     good: toml::Table,
 }
 
-impl Reader<'_> {
+impl Reader {
     fn top_level(&mut self, name: &str, at: usize, spans: &Spanned<DeValue<'_>>, value: &toml::Value) {
-        let line = line_of(self.text, at);
+        let line = self.lines.of(at);
         self.mistakes.lines.entry(name.to_owned()).or_insert(line);
         let is_setting = KEYS.iter().any(|key| key.path == name);
         let is_section = KEYS.iter().any(|key| key.path.split_once('.').is_some_and(|(it, _)| it == name));
@@ -219,7 +219,7 @@ impl Reader<'_> {
     /// Returns the valid settings of an entry of a list.
     fn entry(&mut self, list: &str, spans: &Spanned<DeValue<'_>>, value: &toml::Value) -> toml::Value {
         let (DeValue::Table(table), toml::Value::Table(settings)) = (spans.get_ref(), value) else {
-            let line = line_of(self.text, spans.span().start);
+            let line = self.lines.of(spans.span().start);
             self.mistakes.add_at(
                 line,
                 &format!("`{list}` is a list of tables: write [[{list}]], and its settings below"),
@@ -232,7 +232,7 @@ impl Reader<'_> {
             .map_or_else(|| usual_name(list), str::to_owned);
         let entry = format!("{list}.{name}");
         let first = table.iter().map(|(key, _)| key.span().start).min();
-        let line = line_of(self.text, first.unwrap_or(spans.span().start));
+        let line = self.lines.of(first.unwrap_or(spans.span().start));
         self.mistakes.lines.insert(entry.clone(), line);
         let read = self.section(list, &entry, table, settings, |key, value| {
             one(list, toml::Value::Array(vec![toml::Value::Table(one(key, value))]))
@@ -254,7 +254,7 @@ impl Reader<'_> {
         for (key, _) in spans {
             let name: &str = key.get_ref();
             let Some(value) = settings.get(name) else { continue };
-            let line = line_of(self.text, key.span().start);
+            let line = self.lines.of(key.span().start);
             let path = format!("{shown}.{name}");
             if !KEYS.iter().any(|key| key.path == format!("{section}.{name}")) {
                 self.mistakes.add_at(line, &unknown_key(&format!("{section}.{name}")));
@@ -301,8 +301,18 @@ fn usual_name(list: &str) -> String {
     }
 }
 
-fn line_of(text: &str, at: usize) -> usize {
-    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+/// The ends of a text's lines, in bytes from its start.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn of_text(text: &str) -> Self {
+        Self(text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect())
+    }
+
+    /// The number of the line with the byte `at`.
+    fn of(&self, at: usize) -> usize {
+        self.0.partition_point(|end| *end < at) + 1
+    }
 }
 
 /// As [`unknown_key`], for a setting that may be that of a named entry: `tenant.shop.limt`.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
-use super::{Config, change, keys};
+use super::{Config, change, files, keys};
 use crate::error::{Error, ErrorKind};
 
 /// Writes the settings of `paths` as they are in `config` into `file`, or into the file that it
@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind};
 pub fn rewrite(file: &Path, config: &Config, paths: &BTreeSet<String>) -> Result<(), Error> {
     let name = file.display();
     let refuse = |what: String| Error::new(ErrorKind::Config, format!("{name}: {what}"));
-    let text = std::fs::read_to_string(file).map_err(|error| refuse(format!("cannot be read: {error}")))?;
+    let text = files::read_text(file).map_err(|error| refuse(format!("cannot be read: {error}")))?;
     let text = edited(&text, config, paths).map_err(refuse)?;
     let written = std::fs::canonicalize(file).and_then(|target| replace(&target, &text));
     written.map_err(|error: std::io::Error| {

@@ -9,8 +9,6 @@ use config::acl::Password;
 use config::check::MIN_TOKEN_BYTES;
 use http::{HeaderMap, header};
 
-/// The longest file with tokens.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The tokens of operators, and the host names by which the server may be addressed.
 #[derive(Default)]
 pub struct Access {
@@ -121,10 +119,7 @@ fn host_name(host: &str) -> &str {
 fn tokens_of(file: &Path) -> Result<Vec<Password>, Vec<String>> {
     let refuse = |what: String| format!("admin.tokens_file: {} {what}", file.display());
     let cannot = |error: std::io::Error| vec![refuse(format!("cannot be read: {error}"))];
-    if std::fs::metadata(file).map_err(cannot)?.len() > MAX_FILE_BYTES {
-        return Err(vec![refuse("is larger than 1 MiB".to_owned())]);
-    }
-    let text = std::fs::read_to_string(file).map_err(cannot)?;
+    let text = config::files::read_text(file).map_err(cannot)?;
     let (mut tokens, mut problems) = (Vec::new(), Vec::new());
     for (number, line) in (1..).zip(text.lines()) {
         let token = line.trim();

@@ -43,8 +43,21 @@ impl<'c> Commands<'_, 'c> {
     }
 }
 
-/// A number with a fraction as C's `strtold` reads it, without white space and NaN.
+/// A number with a fraction as C's `strtod` reads it, without white space, NaN, and numbers beyond
+/// the largest or below the smallest.
 pub(super) fn float(text: &[u8]) -> Option<f64> {
+    let number = unbounded_float(text)?;
+    let text = std::str::from_utf8(text).ok()?;
+    let is_named = text.contains(['n', 'N']);
+    let digits = text.split(['e', 'E', 'p', 'P']).next()?.trim_start_matches(['+', '-']);
+    let digits = digits.trim_start_matches("0x").trim_start_matches("0X");
+    let is_zero = || digits.bytes().all(|byte| matches!(byte, b'0' | b'.'));
+    let is_in_range = (number.is_finite() || is_named) && (number != 0.0 || is_zero());
+    is_in_range.then_some(number)
+}
+
+/// As [`float`], with infinity and 0 for numbers out of range.
+fn unbounded_float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let number: f64 = match text.parse() {
         Ok(number) => number,
@@ -57,7 +70,7 @@ pub(super) fn float(text: &[u8]) -> Option<f64> {
 /// and nothing is 0.
 pub(super) fn loose_float(text: &[u8]) -> Option<f64> {
     let start = text.iter().position(|byte| !matches!(byte, b' ' | b'\t'..=b'\r')).unwrap_or(text.len());
-    if text.is_empty() { Some(0.0) } else { float(text.get(start..)?) }
+    if text.is_empty() { Some(0.0) } else { unbounded_float(text.get(start..)?) }
 }
 
 /// `0x1.8p3`: a number in hexadecimal digits, with an exponent of two in decimal ones.
@@ -194,7 +207,15 @@ mod tests {
             ("0x1.8P-1", Some(0.75)),
             ("0x1fffffffffffff8p0", Some(144_115_188_075_855_864.0)),
             ("0x10000000000000801", Some(18_446_744_073_709_555_712.0)),
-            ("0x1p99999999999999999999", Some(f64::INFINITY)),
+            ("0x1p99999999999999999999", None),
+            ("1e400", None),
+            ("-1e400", None),
+            ("1e-400", None),
+            ("0e-400", Some(0.0)),
+            ("0x0.0p5", Some(0.0)),
+            ("-.0", Some(-0.0)),
+            ("-INF", Some(f64::NEG_INFINITY)),
+            ("+infinity", Some(f64::INFINITY)),
             ("0x", None),
             ("0x.p1", None),
             ("0x1p", None),
@@ -205,6 +226,7 @@ mod tests {
             assert_eq!(float(text.as_bytes()), number, "{text}");
         }
         assert_eq!([&b""[..], b" \t2", b"2 "].map(loose_float), [Some(0.0), Some(2.0), None]);
+        assert_eq!(loose_float(b"1e400"), Some(f64::INFINITY), "a bound may be beyond all numbers");
         assert!(float(b"inf").is_some() && float(b"-1.5e3").is_some());
     }
 }

@@ -44,13 +44,18 @@ const SHARED: &str = "ERR several tenants share the server: its settings are the
 
 /// The settings that no client may change: files that the server writes to, an address that it
 /// sends to, and the authentication of operators.
-const PROTECTED: [&str; 6] = [
+const PROTECTED: [&str; 11] = [
     "watch.trace_file",
     "watch.request_log",
     "telemetry.otlp_endpoint",
     "admin.hosts",
     "admin.token",
     "admin.tokens_file",
+    "admin.tls_certificate",
+    "admin.tls_key",
+    "admin.tls_client_ca",
+    "admin.tls_client_auth",
+    "admin.tls_min_version",
 ];
 
 impl<'c> Commands<'_, 'c> {

@@ -1,6 +1,7 @@
 //! `millpond serve`: a server that runs until a signal stops it.
 
 use std::io::Write as _;
+use std::path::Path;
 
 use base::Clock;
 use config::load::{Loaded, Survey};
@@ -31,7 +32,7 @@ pub fn run(load: impl Fn(Survey<'_>) -> Result<Loaded, Error>) -> Result<(), Err
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])
         .map_err(|e| Error::with_source(ErrorKind::System, "signals cannot be received", e))?;
     let server = Server::start_with(config, Clock::System, activated)?;
-    server.shared().changing.set_origin(Origin { file, log });
+    server.shared().changing.set_origin(Origin { file: file.clone(), log });
     announce(&server);
     let listening = listening(&server);
     notify::ready(&listening);
@@ -41,7 +42,7 @@ pub fn run(load: impl Fn(Survey<'_>) -> Result<Loaded, Error>) -> Result<(), Err
     for signal in signals.forever() {
         if signal == SIGHUP {
             notify::reloading();
-            reload(&server, &load);
+            reload(&server, file.as_deref(), &load);
             // A program that waits for the reload finds in the log whether the change was made.
             flushes.0.flush();
             notify::ready(&listening);
@@ -82,8 +83,13 @@ fn announce(server: &Server) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-fn reload(server: &Server, load: &impl Fn(Survey<'_>) -> Result<Loaded, Error>) {
-    match load(&preflight::files).and_then(|loaded| server.shared().reload(&loaded.config, "SIGHUP")) {
+fn reload(server: &Server, file: Option<&Path>, load: &impl Fn(Survey<'_>) -> Result<Loaded, Error>) {
+    // A pipe that was read at the start is empty now, and a reader would wait for ever.
+    let is_there = file.map_or(Ok(()), |file| config::files::read(file).map(drop)).map_err(|error| {
+        Error::with_source(ErrorKind::Config, "the configuration file cannot be read again", error)
+    });
+    let loaded = is_there.and_then(|()| load(&preflight::files));
+    match loaded.and_then(|loaded| server.shared().reload(&loaded.config, "SIGHUP")) {
         Ok(changes) if changes.is_empty() => {
             tracing::info!("The configuration was reloaded; nothing in it has changed.");
         }

@@ -72,6 +72,7 @@ fn config_set_changes_what_is_served_at_once_and_all_or_nothing() {
         ("watch.trace_file /tmp/x", format!("{failed}'watch.trace_file') - can't set protected config")),
         ("watch.request_log /tmp/x", format!("{failed}'watch.request_log') - can't set protected config")),
         ("admin.token x", format!("{failed}'admin.token') - can't set protected config")),
+        ("admin.tls_key /x", format!("{failed}'admin.tls_key') - can't set protected config")),
     ] {
         assert_eq!(ask(&mut client, &format!("CONFIG SET {set}")), error);
     }

@@ -12,6 +12,7 @@ use base::Clock;
 use millpond_server::config::{Address, Auto, ClientAuth, Protocol, TlsVersion};
 use millpond_server::{Config, Server};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustix::fs::{CWD, FileType, mknodat};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
@@ -405,6 +406,16 @@ fn certificates_are_exchanged_while_serving_and_broken_ones_are_not() {
             "{error}"
         );
         std::fs::write(authority.file(file), good).expect("mended");
+    }
+    // Nobody will ever write to the pipe, and the device has no end.
+    let pipe = authority.file("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0).expect("a pipe");
+    for path in [pipe, PathBuf::from("/dev/zero")] {
+        let mut strange = config.clone();
+        strange.listeners[0].tls_client_ca.clone_from(&path);
+        strange.listeners[0].tls_key = path;
+        let error = server.reload(&strange).expect_err("refused").to_string();
+        assert_eq!(error.matches("has to be a file").count(), 2, "{error}");
     }
     authority.sign("other", "localhost", 2300);
     let mut other = config.clone();

@@ -13,6 +13,7 @@ use ratatui::widgets::{Row, Table, Widget as _};
 use super::figures::Pair;
 use super::sample::Sample;
 use super::text::{UNKNOWN, bytes, count, percent, rate, time};
+use crate::serve::printable;
 
 /// The views that can be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,10 +226,7 @@ fn classes(pair: Pair<'_>) -> Vec<Vec<Entry>> {
 pub(super) fn readable(encoded: &str) -> String {
     let key = percent_decode_str(encoded).collect::<Vec<u8>>();
     match str::from_utf8(&key) {
-        Ok(text) => text
-            .chars()
-            .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
-            .collect(),
+        Ok(text) => printable(text, &[]),
         Err(_) => key.escape_ascii().to_string(),
     }
 }

@@ -181,7 +181,7 @@ pub fn joined(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
     match rules.last().filter(|_| is_open) {
         Some(selector) => Err(format!(
             "Unmatched parenthesis in acl selector starting at '{}'.",
-            String::from_utf8_lossy(selector)
+            hidden(&String::from_utf8_lossy(selector))
         )),
         None => Ok(rules),
     }
@@ -190,9 +190,14 @@ pub fn joined(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
 const BAD_HASH: &str =
     "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
 
-/// A rule as it may be shown: passwords and hashes are not.
-pub fn hidden(rule: &str) -> &str {
-    if rule.starts_with(['>', '<', '#', '!']) { "(hidden)" } else { rule }
+/// A rule as it may be shown: without passwords and hashes, also of those that a selector has by
+/// mistake.
+pub fn hidden(rule: &str) -> String {
+    let shown = |word: &str| {
+        let is_secret = word.trim_start_matches('(').starts_with(['>', '<', '#', '!']);
+        if is_secret { "(hidden)".to_owned() } else { word.to_owned() }
+    };
+    rule.split(' ').map(shown).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -285,6 +290,9 @@ mod tests {
         assert_eq!(check(&format!("{rules} reset"), "get k"), Err(Denied::Command));
         let refused = |rules: &str| Rules::parse(rules).map(drop).expect_err("no rules").join("; ");
         assert_eq!(refused("(~k +get"), "Unmatched parenthesis in acl selector starting at '(~k +get'.");
+        let of_secrets = refused("(~k >hunter2 #digest");
+        assert_eq!(of_secrets, "Unmatched parenthesis in acl selector starting at '(~k (hidden) (hidden)'.");
+        assert!(refused("(~k >hunter2)").starts_with("`(~k (hidden)`: "), "{}", refused("(~k >hunter2)"));
         assert!(refused("(on)").contains("Syntax error") && refused("(+foo)").contains("Unknown command"));
         assert!(refused("&* &b").contains("resetchannels"));
         let both = refused("~* +@reads +get +gett");

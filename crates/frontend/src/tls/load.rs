@@ -28,7 +28,9 @@ pub(super) fn load(name: &str, settings: &TlsSettings) -> Result<Tls, Vec<String
     let chain = chain(certificate).map_err(|what| refuse("tls_certificate", certificate, what));
     let private = match key.as_os_str().is_empty() {
         true => Err(format!("{name}.tls_key: {NO_TLS_KEY}")),
-        false => PrivateKeyDer::from_pem_file(key)
+        false => config::files::read(key)
+            .map_err(pem::Error::Io)
+            .and_then(|pem| PrivateKeyDer::from_pem_slice(&pem))
             .map_err(|error| refuse("tls_key", key, pem_problem(&error, "a private key"))),
     };
     let verifier = match client_ca.as_os_str().is_empty() {
@@ -97,8 +99,9 @@ fn client_verifier(file: &Path, auth: ClientAuth) -> Result<Arc<dyn ClientCertVe
 /// The certificates in `file`, of which there is at least one.
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let wanted = "a certificate";
-    let all: Result<Vec<_>, pem::Error> =
-        CertificateDer::pem_file_iter(file).and_then(|certificates| certificates.collect());
+    let all: Result<Vec<_>, pem::Error> = config::files::read(file)
+        .map_err(pem::Error::Io)
+        .and_then(|pem| CertificateDer::pem_slice_iter(&pem).collect());
     match all {
         Ok(all) if all.is_empty() => Err(pem_problem(&pem::Error::NoItemsFound, wanted)),
         Ok(all) => Ok(all),

@@ -138,7 +138,7 @@ impl Users {
             },
         );
         for rule in &rules {
-            let shown = || hidden(&String::from_utf8_lossy(rule)).to_owned();
+            let shown = || hidden(&String::from_utf8_lossy(rule));
             user.rules.apply(rule).map_err(|problem| in_rule(&shown(), problem))?;
         }
         table.insert(name.to_owned(), Arc::new(user));
