@@ -78,6 +78,9 @@ pub(crate) struct Inner {
     pub(crate) policy: Policy,
     /// When items expire, once one of them does.
     pub(crate) wheel: Option<Box<Wheel>>,
+    /// Chunks of the runs that it got since it last had no free one: it is about to use them
+    /// ([`crate::vacant`]).
+    pub(crate) filling: u64,
     /// The free chunks of a run that is being emptied.
     pub(crate) leaving: Option<Withheld>,
     /// Whether the class has left its pool, and takes no run any more ([`crate::idle`]).
@@ -112,6 +115,7 @@ impl Class {
                 base_bytes: policy.queue_bytes() + policy.ghost_bytes(),
                 policy,
                 wheel: None,
+                filling: 0,
                 leaving: None,
                 is_gone: false,
                 queue_bytes: 0,

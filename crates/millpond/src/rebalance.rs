@@ -57,6 +57,7 @@ impl Cache {
                     if !self.core().fold_idle_magazines(class).is_complete {
                         pool.upkeep.note_work();
                     }
+                    class.end_filling(self.core());
                 }
             }
             round.rebalances

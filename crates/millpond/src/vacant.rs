@@ -9,7 +9,8 @@
 //! is evicted for that.
 //!
 //! A class keeps a [`KEPT_PART`]th of its chunks, so that what is freed and used again in turn does
-//! not go from class to class.
+//! not go from class to class; and what it got itself, until it has used that or a round of
+//! maintenance comes. So what moves is at most what is inserted.
 //!
 //! Invariants:
 //! 1. The sums are those of the classes, whose own counts change under their locks. They may be
@@ -39,21 +40,30 @@ const MOST_LOOKED_AT: usize = 8;
 /// Classes that do without vacant memory after one has looked for it in vain.
 const AFTER_VAIN: u32 = 64;
 
-/// How many chunks of a class that has `free` of its `chunks` are vacant.
-fn vacant_chunks(chunks: u64, free: u64) -> u64 {
-    if free == chunks { free } else { free.saturating_sub((chunks / KEPT_PART).max(LEAST_KEPT)) }
+/// How many chunks of a class are vacant.
+fn vacant_chunks(inner: &Inner) -> u64 {
+    let (chunks, free) = (inner.chunks.chunks(), u64::from(inner.chunks.free_chunks()));
+    let kept = if free == chunks { 0 } else { (chunks / KEPT_PART).max(LEAST_KEPT) };
+    free.saturating_sub(kept.max(inner.filling))
 }
 
 impl Class {
     /// Brings the count of its vacant memory up to date.
     pub(crate) fn note_vacant(&self, core: &Core, inner: &Inner) {
-        let chunks = vacant_chunks(inner.chunks.chunks(), inner.chunks.free_chunks().into());
-        let bytes = chunks * u64::from(self.info.chunk_bytes) / STEP_BYTES * STEP_BYTES;
+        let bytes = vacant_chunks(inner) * u64::from(self.info.chunk_bytes) / STEP_BYTES * STEP_BYTES;
         let before = self.vacant_bytes.load(Ordering::Relaxed);
         if bytes != before {
             self.vacant_bytes.store(bytes, Ordering::Relaxed);
             self.upkeep.vacant.change(before, bytes);
             core.vacant.sum.change(before, bytes);
+        }
+    }
+
+    /// Has what it got a while ago, and has not used yet, count as vacant.
+    pub(crate) fn end_filling(&self, core: &Core) {
+        let mut inner = self.inner.lock();
+        if std::mem::take(&mut inner.filling) > 0 {
+            self.note_vacant(core, &inner);
         }
     }
 
@@ -67,18 +77,19 @@ impl Class {
     /// use: those of which the smallest part is come first.
     fn vacant_runs(&self, most_bytes: u64) -> Vec<(Run, u32)> {
         let inner = self.inner.lock();
-        let free = u64::from(inner.chunks.free_chunks());
-        let vacant = vacant_chunks(inner.chunks.chunks(), free);
+        let vacant = vacant_chunks(&inner);
         let chunks = |run: &Run| run.chunks(self.info);
-        let can_leave = |(run, used): &(Run, u32)| {
-            // Its own free chunks leave with it, and its items take as many others as it has used.
-            run.bytes() <= most_bytes && (u64::from(chunks(run)) <= vacant || *used == 0)
-        };
+        // Its own free chunks leave with it, and its items take as many others as it has used.
+        let can_leave = |(run, _): &(Run, u32)| run.bytes() <= most_bytes && u64::from(chunks(run)) <= vacant;
         let mut runs: Vec<_> = inner.chunks.used_of_runs().filter(can_leave).collect();
         drop(inner);
         let used_part = |(run, used): &(Run, u32)| (u64::from(*used) << 32) / u64::from(chunks(run).max(1));
-        runs.sort_by_key(|run| (used_part(run), std::cmp::Reverse(run.0.units)));
-        runs.truncate(MOST_LOOKED_AT);
+        let first = |run: &(Run, u32)| (used_part(run), std::cmp::Reverse(run.0.units));
+        if runs.len() > MOST_LOOKED_AT {
+            runs.select_nth_unstable_by_key(MOST_LOOKED_AT, first);
+            runs.truncate(MOST_LOOKED_AT);
+        }
+        runs.sort_by_key(first);
         runs
     }
 }

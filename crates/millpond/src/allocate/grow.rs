@@ -121,6 +121,7 @@ impl Core {
     /// Gives the class a run that was assigned to it.
     fn adopt_run(&self, class: &Class, inner: &mut Inner, run: Run) {
         inner.chunks.add_run(&self.arena, run);
+        inner.filling += u64::from(run.chunks(class.info));
         class.counters.add(RUNS_ADDED, 1);
         class.note_chunks(self, inner);
         inner.settle(self);

@@ -129,8 +129,11 @@ impl Core {
                 goes_on = self.evict(class, &mut inner, magazine, wanted);
             }
         }
-        if inner.chunks.free_chunks() == 0 && self.has_vacant() {
-            class.is_used_up.store(true, Ordering::Relaxed);
+        if inner.chunks.free_chunks() == 0 {
+            inner.filling = 0;
+            if self.has_vacant() {
+                class.is_used_up.store(true, Ordering::Relaxed);
+            }
         }
         class.note_vacant(self, &inner);
         inner.settle(self);

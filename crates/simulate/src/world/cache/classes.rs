@@ -21,6 +21,8 @@ struct Class {
     bytes: u64,
     chunks: u64,
     items: u64,
+    /// Chunks that it got since it last had used all, or since the last second.
+    filling: u64,
     is_starved: bool,
 }
 
@@ -191,6 +193,7 @@ impl Classes {
         class.runs.push(units);
         class.bytes += bytes;
         class.chunks += bytes / u64::from(chunk);
+        class.filling += bytes / u64::from(chunk);
         true
     }
 
@@ -223,6 +226,17 @@ impl Classes {
         has_grown
     }
 
+    /// Notes that the class has used up what it got.
+    pub(super) fn note_used_up(&mut self, class: usize) {
+        self.classes[class].filling = 0;
+    }
+
+    /// Has what classes got a while ago, and have not used yet, count as vacant: maintenance of the
+    /// engine, once a second.
+    pub(super) fn end_filling(&mut self) {
+        self.classes.iter_mut().for_each(|class| class.filling = 0);
+    }
+
     /// The vacant memory of others that a class takes at a time, in bytes: a quarter of its own.
     fn bytes_to_take(&self, class: usize) -> u64 {
         let Class { chunk, chunks, .. } = self.classes[class];
@@ -248,7 +262,7 @@ impl Classes {
             let giver = &self.classes[class];
             let vacant = giver.vacant();
             let runs = giver.runs.iter().enumerate().map(|(run, units)| (giver.chunks_of(*units), run));
-            let can_leave = |(chunks, _): &(u64, usize)| *chunks <= vacant || giver.items == 0;
+            let can_leave = |(chunks, _): &(u64, usize)| *chunks <= vacant;
             let Some((chunks, run)) = runs.filter(can_leave).max() else { break };
             // Items are taken to be spread evenly over runs.
             let copied = chunks * giver.items / giver.chunks.max(1) * u64::from(giver.chunk);
@@ -347,7 +361,7 @@ impl Class {
     fn vacant(&self) -> u64 {
         let free = self.chunks.saturating_sub(self.items);
         let kept = if self.items == 0 { 0 } else { (self.chunks / KEPT_PART).max(LEAST_KEPT) };
-        free.saturating_sub(kept)
+        free.saturating_sub(kept.max(self.filling))
     }
 
     fn vacant_bytes(&self) -> u64 {

@@ -35,6 +35,9 @@ impl Cache {
     #[cold]
     fn reap_all(&mut self, now_secs: u32) {
         self.expiries.reaped_secs = now_secs;
+        if let Some(classes) = &mut self.classes {
+            classes.end_filling();
+        }
         while let Some(Reverse((expires, at))) = self.expiries.due.peek().copied()
             && expires <= now_secs
         {

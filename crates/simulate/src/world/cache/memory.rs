@@ -27,6 +27,7 @@ impl Cache {
         if classes.is_starved(class) {
             self.feed(class);
         } else if classes.is_short(class) {
+            classes.note_used_up(class);
             classes.take_vacant_before_eviction(class);
         }
         if self.has_chunk(class) || self.classes.as_mut()?.take_vacant(class) && self.has_chunk(class) {
