@@ -182,8 +182,9 @@ impl Source {
             && let Some(request) = reader.next_request()?
         {
             left -= 1;
-            // What is never filled is no item.
-            let is_item = self.writes != Writes::Fill || self.told_size(&request).is_some();
+            // What is removed, or never filled, is no item.
+            let is_item = request.op != Op::Delete
+                && (self.writes != Writes::Fill || self.told_size(&request).is_some());
             if is_item && seen.insert(key_id(request.key)) {
                 let value = self.told_size(&request).unwrap_or(self.value_size);
                 examples.push((request.key_len() as u8, value));
