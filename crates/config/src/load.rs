@@ -25,17 +25,23 @@ pub struct Override {
 }
 
 impl Override {
-    /// Parses the setting in `assignment`, which is `NAME=VALUE` as given to `--set`.
+    /// Parses the setting in `assignment`, which is `NAME=VALUE` as given to `--set`. NAME ends at
+    /// the first `=` before which there is the name of a setting, as an entry may have one in its
+    /// name; or else at the first of all.
     ///
     /// # Errors
     /// If there is no `=`.
     pub fn parse(source: &str, assignment: &str) -> Result<Self, Error> {
-        let (path, value) = assignment.split_once('=').ok_or_else(|| {
+        let is_setting = |at: &usize| keys::find(assignment.split_at(*at).0.trim()).is_some();
+        let ends = || assignment.match_indices('=').map(|(at, _)| at);
+        let end = ends().find(is_setting).or_else(|| ends().next());
+        let (path, value) = end.map(|at| assignment.split_at(at)).ok_or_else(|| {
             refuse(format!(
                 "{source}: `{assignment}` is not a setting: write NAME=VALUE, as in memory=512MiB"
             ))
         })?;
-        Ok(Self { source: source.to_owned(), path: path.trim().to_owned(), value: value.trim().to_owned() })
+        let value = value.strip_prefix('=').unwrap_or(value).trim();
+        Ok(Self { source: source.to_owned(), path: path.trim().to_owned(), value: value.to_owned() })
     }
 }
 

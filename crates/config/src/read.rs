@@ -131,8 +131,10 @@ pub(super) fn read(text: &str, mut mistakes: Mistakes) -> Result<(Config, Mistak
         Ok(values) if errors.is_empty() => values,
         Ok(_) => return Err(mistakes.into_result().err().unwrap_or_else(nothing)),
         Err(error) => {
+            // It is TOML, with a number that no type of ours has.
             if errors.is_empty() {
-                mistakes.add(error.to_string());
+                let line = error.span().map_or(1, |span| Lines::of_text(text).of(span.start));
+                mistakes.add_at(line, &format!("this value cannot be used: {}", error.message().trim()));
             }
             return Err(mistakes.into_result().err().unwrap_or_else(nothing));
         }

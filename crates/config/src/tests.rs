@@ -153,6 +153,7 @@ fn wrong_values_are_refused_by_name() {
         ("[[pool]]\nclass_sizes_bytes = [128, 64]", &["ascend"]),
         ("[limits]\nmax_line_bytes = 100", &["limits.max_line_bytes", "2048"]),
         ("[limits]\nmax_item_bytes = \"5MiB\"", &["limits.max_item_bytes", "at most 4MiB"]),
+        ("# no\nmemory = 99999999999999999999", &["test.toml:2: ", "cannot be used", "99999999999999999999"]),
         ("[limits]\nmax_connections = -1", &["test.toml:2: limits.max_connections: "]),
         ("[log]\nlevel = \"loud\"", &["error, warn"]),
     ] {
@@ -416,6 +417,10 @@ fn a_wrong_override_names_its_source() {
         assert!(error.contains("--set") && error.contains(part), "{error}");
     }
     assert!(Override::parse("--set", "memory").is_err());
+    let odd = Override::parse("--set", "tenant.a=b.weight=7").expect("a setting");
+    assert_eq!((odd.path.as_str(), odd.value.as_str()), ("tenant.a=b.weight", "7"));
+    let unknown = Override::parse("--set", "user.a.rules_=on ~k=1").expect("a setting");
+    assert_eq!((unknown.path.as_str(), unknown.value.as_str()), ("user.a.rules_", "on ~k=1"));
 }
 
 #[test]
