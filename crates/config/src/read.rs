@@ -5,6 +5,7 @@
 //! line of a problem that [`super::check`] finds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use base::suggest;
 use serde::Deserialize;
@@ -122,9 +123,11 @@ pub(super) fn read(text: &str, mut mistakes: Mistakes) -> Result<(Config, Mistak
     for Quoted { number, what, line } in &lines {
         mistakes.add_at(*number, &format!("{what}: write {line}"));
     }
+    let lines = Lines::of_text(text);
+    let line_of = |span: Option<Range<usize>>| span.map_or(1, |span| lines.of(span.start));
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
-        let line = error.span().map_or(1, |span| Lines::of_text(text).of(span.start));
+        let line = line_of(error.span());
         mistakes.add_at(line, &format!("this is not TOML: {}", error.message().replace('\n', ", ")));
     }
     let values: toml::Table = match toml::from_str(text) {
@@ -133,13 +136,13 @@ pub(super) fn read(text: &str, mut mistakes: Mistakes) -> Result<(Config, Mistak
         Err(error) => {
             // It is TOML, with a number that no type of ours has.
             if errors.is_empty() {
-                let line = error.span().map_or(1, |span| Lines::of_text(text).of(span.start));
+                let line = line_of(error.span());
                 mistakes.add_at(line, &format!("this value cannot be used: {}", error.message().trim()));
             }
             return Err(mistakes.into_result().err().unwrap_or_else(nothing));
         }
     };
-    let mut reader = Reader { lines: Lines::of_text(text), mistakes, good: toml::Table::new() };
+    let mut reader = Reader { lines, mistakes, good: toml::Table::new() };
     for (key, value) in document.get_ref() {
         let name: &str = key.get_ref();
         if let Some(read) = values.get(name) {
