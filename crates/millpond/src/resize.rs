@@ -278,8 +278,8 @@ impl Core {
 
     /// Takes about as much as `amount` says from a class of the pool, other than `except`: vacant
     /// memory ([`crate::vacant`]); or else from the class that has most, and at least `least_runs`
-    /// runs, or from the next one that can give some. Returns
-    /// the number of the class. `None`: none gave anything. The caller holds the pool's `resizing`.
+    /// runs, or from the next one that can give some. Returns the number of the class. `None`:
+    /// none gave anything. The caller holds the pool's `resizing`.
     pub(crate) fn take_bytes(
         &self,
         pool: &Pool,

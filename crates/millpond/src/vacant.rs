@@ -8,9 +8,9 @@
 //! leaves is one whose items, if it has any, find room in other free chunks of their class: nothing
 //! is evicted for that.
 //!
-//! A class keeps a [`KEPT_PART`]th of its chunks, so that what is freed and used again in turn does
-//! not go from class to class; and what it got itself, until it has used that or a round of
-//! maintenance comes. So what moves is at most what is inserted.
+//! A class keeps a sixteenth of its chunks ([`slab::run::vacant_chunks`]), so that what is freed
+//! and used again in turn does not go from class to class; and what it got itself, until it has
+//! used that or a round of maintenance comes. So what moves is at most what is inserted.
 //!
 //! Invariants:
 //! 1. The sums are those of the classes, whose own counts change under their locks. They may be
@@ -20,37 +20,28 @@ pub(crate) mod count;
 
 use std::sync::atomic::Ordering;
 
-use slab::{Run, SLAB_BYTES};
+use slab::Run;
+use slab::run::{bytes_to_take, vacant_bytes, vacant_chunks};
 
 use crate::cache::Core;
 use crate::class::{Class, Inner};
 use crate::pool::Pool;
 use crate::release::{Amount, Taking, Why};
 
-/// The part of its chunks that a class keeps free, and how many it keeps at least.
-const KEPT_PART: u64 = 16;
-const LEAST_KEPT: u64 = 4;
-/// The vacant memory of a class is counted in steps of this many bytes, so that the sums seldom
-/// change.
-const STEP_BYTES: u64 = 64 << 10;
-/// A class takes this part of its memory at a time, as when it grows.
-const PART_TO_TAKE: u64 = 4;
 /// Runs of a class in which held items are looked for, at most.
 const MOST_LOOKED_AT: usize = 8;
 /// Classes that do without vacant memory after one has looked for it in vain.
 const AFTER_VAIN: u32 = 64;
 
-/// How many chunks of a class are vacant.
-fn vacant_chunks(inner: &Inner) -> u64 {
-    let (chunks, free) = (inner.chunks.chunks(), u64::from(inner.chunks.free_chunks()));
-    let kept = if free == chunks { 0 } else { (chunks / KEPT_PART).max(LEAST_KEPT) };
-    free.saturating_sub(kept.max(inner.filling))
+/// The number of vacant chunks of a class.
+fn vacant_in(inner: &Inner) -> u64 {
+    vacant_chunks(inner.chunks.chunks(), inner.chunks.free_chunks().into(), inner.filling)
 }
 
 impl Class {
     /// Brings the count of its vacant memory up to date.
     pub(crate) fn note_vacant(&self, core: &Core, inner: &Inner) {
-        let bytes = vacant_chunks(inner) * u64::from(self.info.chunk_bytes) / STEP_BYTES * STEP_BYTES;
+        let bytes = vacant_bytes(self.info.chunk_bytes, vacant_in(inner));
         let before = self.vacant_bytes.load(Ordering::Relaxed);
         if bytes != before {
             self.vacant_bytes.store(bytes, Ordering::Relaxed);
@@ -69,15 +60,14 @@ impl Class {
 
     /// The vacant memory of others that it takes at a time, in bytes.
     pub(crate) fn bytes_to_take(&self) -> u64 {
-        let has = self.chunks() * u64::from(self.info.chunk_bytes);
-        (has / PART_TO_TAKE).clamp(self.least_bytes(), SLAB_BYTES as u64)
+        bytes_to_take(self.info.chunk_bytes, self.chunks())
     }
 
     /// Runs of the class that can leave without an eviction, with how many of their chunks are in
     /// use: those of which the smallest part is come first.
     fn vacant_runs(&self, most_bytes: u64) -> Vec<(Run, u32)> {
         let inner = self.inner.lock();
-        let vacant = vacant_chunks(&inner);
+        let vacant = vacant_in(&inner);
         let chunks = |run: &Run| run.chunks(self.info);
         // Its own free chunks leave with it, and its items take as many others as it has used.
         let can_leave = |(run, _): &(Run, u32)| run.bytes() <= most_bytes && u64::from(chunks(run)) <= vacant;
@@ -128,35 +118,25 @@ impl Core {
     /// of vacant memory, for `class`.
     fn release_vacant(&self, pool: &Pool, class: &Class, bytes: u64) -> bool {
         let mut taking = Taking::new(Why::Moved, 0);
-        let except = Some(class.info.class);
-        if self.release_vacant_of(pool, except, Amount::about(bytes), &mut taking).is_some() {
+        // A pool in which somebody else takes memory is passed over.
+        let mut gives = |pool: &Pool, except: Option<u8>, amount: Amount| {
+            pool.upkeep.vacant.bytes() > 0
+                && pool.resizing.try_lock().is_some_and(|_resizing| {
+                    self.release_vacant_from(pool, except, amount, &mut taking).is_some()
+                })
+        };
+        if gives(pool, Some(class.info.class), Amount::about(bytes)) {
             return true;
         }
         if pool.room_bytes() < class.least_bytes() {
             return false;
         }
         let pools = self.pools.all();
-        let gives = |other: &Pool| {
+        let mut others = pools.iter().filter(|other| other.number != pool.number && !other.is_leaving());
+        others.any(|other| {
             let over = other.slab_bytes().saturating_sub(other.reserve_bytes());
-            let amount = Amount { bytes: bytes.min(over), most_bytes: over };
-            over > 0 && self.release_vacant_of(other, None, amount, &mut taking).is_some()
-        };
-        pools.iter().filter(|other| other.number != pool.number && !other.is_leaving()).any(gives)
-    }
-
-    /// [`Self::release_vacant_from`] for a pool in which nobody else takes memory at the moment.
-    fn release_vacant_of(
-        &self,
-        pool: &Pool,
-        except: Option<u8>,
-        amount: Amount,
-        taking: &mut Taking,
-    ) -> Option<u8> {
-        if pool.upkeep.vacant.bytes() == 0 {
-            return None;
-        }
-        let _resizing = pool.resizing.try_lock()?;
-        self.release_vacant_from(pool, except, amount, taking)
+            over > 0 && gives(other, None, Amount { bytes: bytes.min(over), most_bytes: over })
+        })
     }
 
     /// Takes about as much as `amount` says from the class of the pool, other than `except`, in

@@ -177,6 +177,34 @@ pub fn step_for(pool_bytes: u64) -> u64 {
     step / UNIT_BYTES as u64 * UNIT_BYTES as u64
 }
 
+/// The part of its chunks that a class keeps free, and how many it keeps at least.
+const KEPT_PART: u64 = 16;
+const LEAST_KEPT: u64 = 4;
+/// The vacant memory of a class is counted in steps of this many bytes, so that sums of it seldom
+/// change.
+const VACANT_STEP_BYTES: u64 = 64 << 10;
+/// A class takes this part of its memory at a time, as when it grows.
+const PART_TO_TAKE: u64 = 4;
+
+/// The vacant ones of the `free` chunks of a class that has `chunks`: those beyond what it keeps
+/// for its next items. If it has items that is a sixteenth, and `filling` chunks in any case.
+pub fn vacant_chunks(chunks: u64, free: u64, filling: u64) -> u64 {
+    let kept = if free == chunks { 0 } else { (chunks / KEPT_PART).max(LEAST_KEPT) };
+    free.saturating_sub(kept.max(filling))
+}
+
+/// The bytes of `vacant` chunks as they are counted: in steps of 64 KiB.
+pub fn vacant_bytes(chunk_bytes: u32, vacant: u64) -> u64 {
+    vacant * u64::from(chunk_bytes) / VACANT_STEP_BYTES * VACANT_STEP_BYTES
+}
+
+/// The vacant memory of others that a class of `chunks` takes at a time, in bytes: a quarter of its
+/// own, at least its shortest run and at most a slab.
+pub fn bytes_to_take(chunk_bytes: u32, chunks: u64) -> u64 {
+    let least = u64::from(least_units(chunk_bytes)) * UNIT_BYTES as u64;
+    (chunks * u64::from(chunk_bytes) / PART_TO_TAKE).clamp(least, SLAB_BYTES as u64)
+}
+
 /// The fewest units that a chunk fits into: [`UNITS`] if nothing less than a slab does.
 pub fn least_units(chunk_bytes: u32) -> u32 {
     let units = chunk_bytes.div_ceil(UNIT_BYTES as u32);

@@ -9,7 +9,9 @@
 use std::sync::Arc;
 
 use slab::SLAB_BYTES;
-use slab::run::{UNIT_BYTES, UNITS, least_units, step_for, units_to_grow};
+use slab::run::{
+    UNIT_BYTES, UNITS, bytes_to_take, least_units, step_for, units_to_grow, vacant_bytes, vacant_chunks,
+};
 use workload::engine_memory::EngineMemory;
 
 /// The memory of one size class.
@@ -48,11 +50,7 @@ pub(super) struct Classes {
 /// Moves of memory between classes that allocations may make as fast as they like; after them there
 /// is one for each time that as much was inserted.
 const FREE_MOVES: u64 = 64;
-/// The part of its chunks that a class keeps free, how many at least, and the steps in which the
-/// bytes of the others are counted.
-const KEPT_PART: u64 = 16;
-const LEAST_KEPT: u64 = 4;
-const VACANT_STEP_BYTES: u64 = 64 << 10;
+/// Classes that do without vacant memory after one has looked for it in vain.
 const AFTER_VAIN: u32 = 64;
 
 impl Classes {
@@ -240,7 +238,7 @@ impl Classes {
     /// The vacant memory of others that a class takes at a time, in bytes: a quarter of its own.
     fn bytes_to_take(&self, class: usize) -> u64 {
         let Class { chunk, chunks, .. } = self.classes[class];
-        (chunks * u64::from(chunk) / 4).clamp(self.least_bytes(class), SLAB_BYTES as u64)
+        bytes_to_take(chunk, chunks)
     }
 
     /// Takes about `bytes` from the class, other than `except`, in which most is vacant, or from
@@ -359,13 +357,11 @@ impl Class {
 
     /// Free chunks beyond those that the class keeps.
     fn vacant(&self) -> u64 {
-        let free = self.chunks.saturating_sub(self.items);
-        let kept = if self.items == 0 { 0 } else { (self.chunks / KEPT_PART).max(LEAST_KEPT) };
-        free.saturating_sub(kept.max(self.filling))
+        vacant_chunks(self.chunks, self.chunks.saturating_sub(self.items), self.filling)
     }
 
     fn vacant_bytes(&self) -> u64 {
-        self.vacant() * u64::from(self.chunk) / VACANT_STEP_BYTES * VACANT_STEP_BYTES
+        vacant_bytes(self.chunk, self.vacant())
     }
 
     /// The run whose release is nearest to what is lacking.
