@@ -62,6 +62,15 @@ impl Cache {
     }
 }
 
+/// Checks that an item of the key may be put into the pool.
+///
+/// # Errors
+/// [`ErrorKind::KeyLength`] and [`ErrorKind::NoSuchPool`].
+pub fn check_place(cache: &Cache, pool: PoolId, key: &[u8]) -> Result<(), Error> {
+    check_key(key)?;
+    cache.core().pool(pool).map(drop)
+}
+
 impl Core {
     /// Makes an item: see [`Cache::allocate`].
     pub(crate) fn make_item(

@@ -17,7 +17,6 @@ use slab::{Arena, ItemPtr, Run, SLAB_BYTES, Shared};
 use crate::allocate::metadata_x100_of;
 use crate::chain::ChainLocks;
 use crate::class::Class;
-use crate::compact::Store;
 use crate::config::{CacheConfig, PoolConfig};
 use crate::error::{Error, ErrorKind};
 use crate::idle::list::Idle;
@@ -31,7 +30,8 @@ use crate::release::RetiredRuns;
 use crate::room::search::Room;
 use crate::share::sharing::Sharing;
 use crate::sizing::Range;
-use crate::structured::Structures;
+use crate::stores::SharesMemory;
+use crate::tail::Structures;
 use crate::touch::touched::Touched;
 use crate::tune::Tuner;
 use crate::upkeep::Turn;
@@ -81,8 +81,8 @@ pub(crate) struct Core {
     pub(crate) structures: Structures,
     /// Slabs on their way back to the system.
     pub(crate) retired_runs: RetiredRuns,
-    /// The compact caches whose memory is part of this cache's.
-    pub(crate) compact: Mutex<Vec<Weak<Store>>>,
+    /// The stores whose memory is part of this cache's.
+    pub(crate) stores: Mutex<Vec<Weak<dyn SharesMemory>>>,
     /// Chunks of all assigned slabs, and the memory that their queues, ghosts and index entries
     /// take when all are in use: in hundredths of a byte, so that it is the same whether runs are
     /// counted one by one or together.
@@ -249,7 +249,7 @@ impl Cache {
                 huge_pages: config.huge_pages,
                 structures,
                 retired_runs: RetiredRuns::default(),
-                compact: Mutex::default(),
+                stores: Mutex::default(),
                 chunks: AtomicU64::new(0),
                 metadata_x100: AtomicU64::new(0),
                 awaited_bytes: AtomicU64::new(0),
@@ -460,11 +460,6 @@ impl Core {
         if self.arena.item(ptr).0.state().release() {
             self.free(ptr);
         }
-    }
-
-    /// The compact caches that there are.
-    pub(crate) fn compact_stores(&self) -> Vec<Arc<Store>> {
-        self.compact.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Counts the chunks of a run that came to a class with `policy`.

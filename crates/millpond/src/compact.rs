@@ -56,11 +56,12 @@ use std::sync::Arc;
 use base::ByteSize;
 use bytemuck::{Pod, bytes_of};
 
-use crate::cache::{Cache, Core};
+use crate::cache::Cache;
 use crate::error::{Error, ErrorKind};
+pub use crate::stats::CompactStats;
+use crate::stores::{Host, SharesMemory};
 use bucket::{Bucket, Form, Locked};
-pub use stats::CompactStats;
-pub(crate) use store::Store;
+use store::Store;
 use store::{EVICTIONS, HITS, INSERTS, MISSES, REMOVED, REPLACED};
 
 /// A compact cache.
@@ -123,23 +124,23 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
         let [buckets, max_buckets] = [config.memory, max_memory].map(buckets_of::<K, V>);
         let (buckets, max_buckets) = (buckets?, max_buckets?);
         let seed = config.hash_seed.unwrap_or_else(base::rng::entropy_seed);
-        let store = Store::new(cache.core(), config.name, Self::FORM, buckets, max_buckets, seed)?;
+        let host = Host::of(cache);
+        let store = Store::new(host, config.name, Self::FORM, buckets, max_buckets, seed)?;
         let store = Arc::new(store);
-        let mut stores = cache.core().compact.lock();
-        stores.retain(|store| store.strong_count() > 0);
-        stores.push(Arc::downgrade(&store));
-        drop(stores);
+        let weak = Arc::downgrade(&store);
+        host.add(weak);
         Ok(Self { cache: cache.clone(), store, types: PhantomData })
     }
 
-    fn core(&self) -> &Core {
-        self.cache.core()
+    #[inline]
+    fn host(&self) -> Host<'_> {
+        Host::of(&self.cache)
     }
 
     /// The value of `key`. Counts a hit or a miss, and counts as a use.
     #[inline]
     pub fn get(&self, key: &K) -> Option<V> {
-        let _pinned = self.core().pins.pin();
+        let _pinned = self.host().pins().pin();
         let Some((place, value)) = self.store.find(bytes_of(key), value_at) else {
             self.store.count(MISSES, 1);
             return None;
@@ -156,13 +157,13 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
 
     /// The value of `key`; counts nothing, and is no use.
     pub fn peek(&self, key: &K) -> Option<V> {
-        let _pinned = self.core().pins.pin();
+        let _pinned = self.host().pins().pin();
         self.store.find(bytes_of(key), value_at).map(|(_, value)| value)
     }
 
     /// Whether `key` has a value; counts nothing, and is no use.
     pub fn contains(&self, key: &K) -> bool {
-        let _pinned = self.core().pins.pin();
+        let _pinned = self.host().pins().pin();
         self.store.find(bytes_of(key), |_, _| Ok(())).is_some()
     }
 
@@ -178,7 +179,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
 
     /// Sets the value of `key` if `allowed` says so while the bucket is locked.
     pub(crate) fn set_if(&self, key: &K, value: &V, allowed: impl FnOnce() -> bool) -> bool {
-        let _pinned = self.core().pins.pin();
+        let _pinned = self.host().pins().pin();
         let locked = self.store.lock(bytes_of(key));
         let allowed = allowed();
         if allowed {
@@ -188,7 +189,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
     }
 
     fn put(&self, key: &K, value: &V, replace: bool) -> Option<V> {
-        let _pinned = self.core().pins.pin();
+        let _pinned = self.host().pins().pin();
         self.put_locked(self.store.lock(bytes_of(key)), (key, value), replace)
     }
 
@@ -225,7 +226,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
 
     /// Makes the value of `key` `new` where it is `old`; `None`: it is not.
     pub(crate) fn exchange(&self, key: &K, old: Option<V>, new: Option<V>) -> Updated<V> {
-        let _pinned = self.core().pins.pin();
+        let _pinned = self.host().pins().pin();
         let mut locked = self.store.lock(bytes_of(key));
         let number = locked.find(bytes_of(key)).ok().flatten();
         let now = number.and_then(|number| value_at::<V>(locked.bucket, number).ok());
@@ -254,7 +255,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
 
     /// Removes `key` and returns its value.
     pub fn remove(&self, key: &K) -> Option<V> {
-        let _pinned = self.core().pins.pin();
+        let _pinned = self.host().pins().pin();
         let mut locked = self.store.lock(bytes_of(key));
         let number = locked.find(bytes_of(key)).ok().flatten()?;
         let old = value_at(locked.bucket, number).ok();
@@ -265,7 +266,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
 
     /// Removes everything that is there when it begins, one bucket after the other.
     pub fn purge(&self) {
-        self.store.purge(self.core());
+        self.store.purge(self.host());
     }
 
     /// Removes the entries that `keep` says no to, if they still have that value then. `keep` runs
@@ -301,12 +302,12 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
             );
             return Err(Error::new(ErrorKind::Config, context));
         }
-        self.store.resize(self.core(), buckets)
+        self.store.resize(self.host(), buckets)
     }
 
     /// What it holds, and what was done so far.
     pub fn stats(&self) -> CompactStats {
-        self.store.stats()
+        SharesMemory::stats(&*self.store)
     }
 
     /// Walks everything and checks that each entry is where it is looked for. For tests, at rest.
@@ -350,7 +351,7 @@ impl<K: Pod, V: Pod> Iterator for Entries<'_, K, V> {
                 return Some(entry);
             }
             let fraction = u32::try_from(self.next).ok()?;
-            let _pinned = self.of.core().pins.pin();
+            let _pinned = self.of.host().pins().pin();
             let (entries, next) = self.of.store.read_home(fraction);
             self.next = next;
             self.ready.extend(entries.iter().map(|entry| {

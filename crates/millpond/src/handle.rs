@@ -91,7 +91,7 @@ macro_rules! item_questions {
         }
 
         /// The words of a structured item.
-        pub(crate) fn tail(&self) -> Option<&[AtomicU32]> {
+        pub(crate) fn words(&self) -> Option<&[AtomicU32]> {
             // SAFETY: the duty of whoever made the view; a view by protection alone is not written
             // through.
             unsafe { self.$view.item.tail() }
@@ -440,7 +440,7 @@ impl<'c> WriteHandle<'c> {
     }
 
     /// The words of a structured item.
-    pub(crate) fn tail(&self) -> Option<&[AtomicU32]> {
+    pub(crate) fn words(&self) -> Option<&[AtomicU32]> {
         // SAFETY: the handle holds the only reference.
         unsafe { self.item.tail() }
     }

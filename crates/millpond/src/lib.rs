@@ -78,7 +78,11 @@ mod share;
 mod sizes;
 mod slot;
 mod stats;
+#[doc(hidden)]
+pub mod stores;
 pub mod structured;
+#[doc(hidden)]
+pub mod tail;
 mod touch;
 mod tune;
 pub mod typed;
@@ -88,6 +92,8 @@ pub mod watch;
 mod wheel;
 
 pub use ::rebalance::{sizing, strategy};
+#[doc(hidden)]
+pub use allocate::check_place;
 pub use attach::{AttachedPool, ReadOnlyCache, Seen, Snapshot, Walked};
 pub use base::{ByteSize, Clock, Ledger, Part};
 pub use cache::Cache;
@@ -101,10 +107,11 @@ pub use iterate::{Held, Items, Place, Step};
 pub use large::{MAX_VALUE_BYTES, Piece, Pieces, ValueWriter};
 pub use life::{Departed, Lifecycle, RemovalCause};
 pub use load::{
-    Fetched, Job, LoadError, LoadOptions, LoadStats, Loaded, Loader, OnTimeout, Origin, Task, Value,
+    Fetched, Job, LoadError, LoadOptions, LoadStats, Loaded, Loader, OnTimeout, Origin, OwnedValue, Task,
+    Value,
 };
 pub use maintenance::{MaintenanceStatus, MaintenanceThread};
-pub use owned::{OwnedHandle, OwnedValue};
+pub use owned::OwnedHandle;
 pub use pools::PoolId;
 pub use recover::Recovered;
 pub use remove::PoolRemoval;

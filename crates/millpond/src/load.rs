@@ -41,6 +41,7 @@
 
 mod asynchronous;
 mod flight;
+mod owned;
 mod store;
 mod turn;
 mod value;
@@ -56,6 +57,7 @@ use crate::negative::NegativeCache;
 use crate::pools::PoolId;
 pub use asynchronous::Task;
 use flight::Flights;
+pub use owned::OwnedValue;
 use store::Found;
 use turn::{Held, Turn};
 pub use value::{Fetched, LoadError, LoadOptions, LoadStats, Loaded, OnTimeout, Origin, Value};

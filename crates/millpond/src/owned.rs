@@ -8,7 +8,6 @@ use std::sync::Arc;
 use crate::cache::{Cache, Core};
 use crate::find::Keys;
 use crate::handle::ReadHandle;
-use crate::load::{Fetched, Value};
 
 /// A [`ReadHandle`] that keeps the cache alive instead of borrowing it: `'static`, so that it can
 /// go into a spawned task or an HTTP body. Costs one atomic count more.
@@ -106,48 +105,5 @@ impl Clone for OwnedHandle {
 impl fmt::Debug for OwnedHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.handle.fmt(f)
-    }
-}
-
-/// The value of a loader's answer, borrowing nothing: see [`Fetched::into_owned`].
-#[derive(Clone, Debug)]
-pub enum OwnedValue {
-    /// The item's own memory.
-    Item(OwnedHandle),
-    /// Memory that all who waited for the value share.
-    Shared(Arc<Vec<u8>>),
-}
-
-impl Value<'_> {
-    /// The same value, borrowing nothing.
-    pub fn into_owned(self) -> OwnedValue {
-        match self {
-            Value::Item(handle) => OwnedValue::Item(handle.into_owned()),
-            Value::Shared(bytes) => OwnedValue::Shared(bytes),
-        }
-    }
-}
-
-impl Fetched<'_> {
-    /// The value, borrowing nothing. `None` if it is known that there is none.
-    pub fn into_owned(self) -> Option<OwnedValue> {
-        self.value.map(Value::into_owned)
-    }
-}
-
-impl Deref for OwnedValue {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Item(handle) => handle,
-            Self::Shared(bytes) => bytes,
-        }
-    }
-}
-
-impl AsRef<[u8]> for OwnedValue {
-    fn as_ref(&self) -> &[u8] {
-        self
     }
 }

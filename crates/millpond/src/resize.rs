@@ -224,7 +224,7 @@ impl Core {
                         // Another one is asked next.
                         gives || refused.insert(number)
                     });
-            if !has_given && !self.shrink_compact() {
+            if !has_given && !self.shrink_a_store() {
                 return Err(Error::new(
                     ErrorKind::OutOfMemory,
                     "the cache cannot shrink to its limit: items are held, or what remains is neither in slabs nor in compact caches",
@@ -240,13 +240,6 @@ impl Core {
         let others = || pools.iter().filter(|pool| !refused.contains(&pool.number));
         let stakes: Vec<Stake> = others().filter(|pool| !pool.has_refused(now)).map(Pool::stake).collect();
         first_to_give(&stakes).or_else(|| first_to_give(&others().map(Pool::stake).collect::<Vec<_>>()))
-    }
-
-    /// Takes memory from the largest compact cache that has some to give.
-    fn shrink_compact(&self) -> bool {
-        let mut stores = self.compact_stores();
-        stores.sort_by_key(|store| std::cmp::Reverse(store.bytes()));
-        stores.iter().any(|store| store.shrink(self))
     }
 
     /// Has the pool with this number give a slab's worth of memory, or what it has over its reserve

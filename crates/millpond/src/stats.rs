@@ -1,11 +1,12 @@
 //! What a cache tells about itself.
 
 mod collect;
+mod compact;
 
 use base::Part;
 
-use crate::compact::CompactStats;
 use crate::pools::PoolId;
+pub use compact::CompactStats;
 
 /// A cache at one moment. Counters only grow; sums over threads may lag behind by what is under
 /// way.

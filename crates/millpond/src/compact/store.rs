@@ -25,7 +25,7 @@ pub(super) const EVICTIONS: usize = 5;
 pub(super) const RESIZES: usize = 6;
 
 /// The buckets of a compact cache.
-pub(crate) struct Store {
+pub(super) struct Store {
     pub(super) name: String,
     pub(super) form: Form,
     pub(super) max_buckets: u32,
@@ -62,11 +62,6 @@ impl Store {
     /// Buckets that are paid for.
     pub(super) fn buckets(&self) -> u32 {
         self.charged.load(Ordering::Relaxed)
-    }
-
-    /// Memory that it takes, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        u64::from(self.buckets()) * self.form.bucket_bytes as u64
     }
 
     pub(super) fn count(&self, counter: usize, n: u64) {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::allocate::check_key;
+use crate::allocate::check_place;
 use crate::config::{Expiry, ItemOptions};
 use crate::error::Error;
 use crate::handle::{ReadHandle, WriteHandle};
@@ -114,8 +114,7 @@ impl Loader {
     /// [`LoadError::Failed`], for a key that is no key and a pool that is gone.
     pub(super) fn check(&self, key: &[u8]) -> Result<(), LoadError> {
         let refused = |error: Error| LoadError::Failed(Arc::new(error));
-        check_key(key).map_err(refused)?;
-        self.inner.cache.core().pool(self.inner.pool).map(drop).map_err(refused)
+        check_place(&self.inner.cache, self.inner.pool, key).map_err(refused)
     }
 
     /// Stores what was loaded under a lease, if that still holds and the flight is not void.

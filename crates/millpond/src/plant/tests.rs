@@ -7,7 +7,7 @@ use base::hash::mix64;
 use base::rng::{RngExt, SeededRng, seeded};
 
 use super::Plant;
-use crate::structured::{Map, StructureOptions};
+use crate::tail;
 use crate::{
     ByteSize, Cache, CacheConfig, Clock, Departed, Expiry, Found, ItemOptions, ItemTag, Lifecycle,
     PolicyKind, PoolConfig, PoolId, ReadHandle, RemovalCause, SizeClassConfig,
@@ -18,6 +18,8 @@ const OPERATIONS: u32 = 60_000;
 const BETWEEN_CHECKS: u32 = 5_000;
 /// All kinds of items, and links, fit into chunks of this size, and none into smaller ones.
 const CHUNK: u32 = 1_024;
+/// Bytes of a structure.
+const TAIL: usize = 800;
 
 /// Objects to some evictions, and counts ends.
 #[derive(Default)]
@@ -89,9 +91,9 @@ impl Mixture {
         if kind == 7 {
             // A structure of the key, or an end of whatever it had.
             cache.remove(&key);
-            let options = StructureOptions { entries: 40, ..StructureOptions::default() };
-            if let Ok(Some(map)) = Map::<u64, u64>::create(cache, pool, &key, &options) {
-                map.insert(&1, &u64::from(i)).expect("it is there");
+            let options = ItemOptions { expirable: true, ..ItemOptions::default() };
+            if let Ok(new) = tail::make(cache, pool, &key, TAIL, &options) {
+                let _ = cache.insert(new);
             }
             return;
         }

@@ -47,7 +47,7 @@ impl Cache {
             removed_with_pools: core.removed_with_pools.load(Ordering::Relaxed),
             refused_slabs: core.arena.refusals(),
             pools,
-            compact: core.compact_stores().iter().map(|store| store.stats()).collect(),
+            compact: core.stores().iter().map(|store| store.stats()).collect(),
         }
     }
 

@@ -5,7 +5,6 @@ use parking_lot::MutexGuard;
 use super::entries::Room;
 use super::header::Shape;
 use super::{StructureOptions, Usage};
-use crate::allocate::Body;
 use crate::cache::Cache;
 use crate::cells::{Cells as Tail, Corrupt, Look};
 use crate::config::{Expiry, ItemOptions};
@@ -13,6 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::find::Keys;
 use crate::handle::ReadHandle;
 use crate::pools::PoolId;
+use crate::tail::{self, Tailed};
 
 /// How often a reader tries before it keeps writers out.
 pub(super) const ATTEMPTS: u32 = 16;
@@ -76,8 +76,8 @@ impl Handle {
         fill: impl FnOnce(Tail<'_>) -> Look<()>,
     ) -> Result<Option<Self>, Error> {
         let item_options = ItemOptions { expiry: options.expiry, expirable: true, ..ItemOptions::default() };
-        let item = cache.core().make_item(pool, key, Body::Tail(words * WORD), &item_options)?;
-        let handle = Self { id: cache.core().structures.new_id(), ..Self::named(cache, pool, key, shape) };
+        let item = tail::make(cache, pool, key, words * WORD, &item_options)?;
+        let handle = Self { id: tail::structures(cache).new_id(), ..Self::named(cache, pool, key, shape) };
         let tail = item.tail().map(Tail).ok_or_else(|| handle.wrong_type())?;
         tail.begin(shape, handle.id, 0).and_then(|()| fill(tail)).map_err(|Corrupt| handle.wrong_type())?;
         Ok(cache.insert(item).is_ok().then_some(handle))
@@ -184,13 +184,13 @@ impl Handle {
 
     /// The item, current and not frozen, with its stripe locked.
     fn lock(&self) -> Result<Locked<'_>, Error> {
-        let structures = &self.cache.core().structures;
+        let structures = tail::structures(&self.cache);
         let mut waits = 0;
         loop {
             let item = self.keys().find(&self.key).ok_or_else(|| self.gone())?;
             let tail = self.ours(item.tail().map(Tail)).map_err(|miss| self.error(&miss))?;
             let stripe = structures.lock(self.id);
-            let state = tail.is_frozen(structures.mark).and_then(|frozen| Ok((frozen, tail.sequence()?)));
+            let state = tail.is_frozen(structures.mark()).and_then(|frozen| Ok((frozen, tail.sequence()?)));
             match state {
                 Ok((true, _)) => {}
                 Ok(_) if !item.is_current() => {}
@@ -233,7 +233,7 @@ impl Handle {
             match changed.map_err(|Corrupt| self.wrong_type())? {
                 None => return Ok(None),
                 Some(Change::Done(result)) => {
-                    self.keys().note_change(self.pool, &self.key);
+                    tail::note_change(self.keys(), self.pool, &self.key);
                     return Ok(Some(result));
                 }
                 Some(Change::Full(words, room)) => {
@@ -251,7 +251,7 @@ impl Handle {
     /// How many words the next tail should have, where `words` are the least: half as many more, as
     /// far as an item goes.
     fn wanted(&self, words: usize) -> Result<usize, Error> {
-        let most = self.cache.core().largest_tail(self.pool, self.key.len())? / WORD;
+        let most = tail::largest(&self.cache, self.pool, self.key.len())? / WORD;
         // What fills the largest chunk to the last word would be copied at every other change.
         if words + most / 16 > most {
             let context = format!(
@@ -272,17 +272,16 @@ impl Handle {
         words: usize,
         rebuild: impl FnOnce(Tail<'_>, Tail<'_>) -> Look<bool>,
     ) -> Result<(), Error> {
-        let core = self.cache.core();
         let options = ItemOptions { expirable: true, ..ItemOptions::default() };
         // Made with no lock held, as it may evict.
-        let mut new = core.make_item(self.pool, &self.key, Body::Tail(words * WORD), &options)?;
+        let mut new = tail::make(&self.cache, self.pool, &self.key, words * WORD, &options)?;
         let locked = self.lock()?;
         let copied = locked.tail().and_then(|from| {
             let to = new.tail().map(Tail).ok_or(Corrupt)?;
             to.begin(self.shape, self.id, from.sequence()?.wrapping_add(2))?;
             let fits = rebuild(from, to)?;
             if fits {
-                from.freeze(core.structures.mark)?;
+                from.freeze(tail::structures(&self.cache).mark())?;
             }
             Ok(fits)
         });
@@ -293,7 +292,7 @@ impl Handle {
             return Ok(());
         }
         #[cfg(test)]
-        core.structures.pause_before_exchange();
+        super::tests::pause_before_exchange();
         let expiry = old.expires_at();
         new.set_expiry(expiry.map_or(Expiry::Never, Expiry::At));
         new.set_user_bits(old.user_bits());

@@ -44,13 +44,13 @@ use self::bag::Bag;
 use super::access::{ATTEMPTS, Change, WORD, pause};
 use super::entries::Room;
 use super::header::{Kind, Shape, VARIES};
-use crate::allocate::Body;
 use crate::cache::Cache;
 use crate::cells::{Cells as Tail, Corrupt, Look};
 use crate::config::{Expiry, ItemOptions};
 use crate::error::{Error, ErrorKind};
 use crate::handle::{ReadHandle, WriteHandle};
 use crate::pools::PoolId;
+use crate::tail::{self, Tailed};
 
 /// Words that an item may have for nothing before it is copied to a smaller one: at most this many
 /// times what it needs.
@@ -121,7 +121,7 @@ impl<'a> Collection<'a> {
     /// The collection that an item holds. `None`: it holds none, or one that is gone (invariant 9),
     /// or is an item of another cache.
     pub fn of(cache: &'a Cache, item: &'a ReadHandle<'a>) -> Option<Self> {
-        if !item.is_of(cache.core()) {
+        if !tail::is_of(item, cache) {
             return None;
         }
         let bag = Bag::of(Tail(item.tail()?)).ok()?;
@@ -173,7 +173,7 @@ impl<'a> Collection<'a> {
         let room = edit::room_for(kind, edits);
         let words = most_words(cache, pool, key, kind.tail_words(room))?.0;
         let new = allocate(cache, pool, key, words)?;
-        let id = cache.core().structures.new_id();
+        let id = tail::structures(cache).new_id();
         let made = new.tail().map(Tail).ok_or(Corrupt).and_then(|tail| {
             let bag = begin(tail, kind, id, 0)?;
             if !bag.lay_out(room)? {
@@ -191,13 +191,12 @@ impl<'a> Collection<'a> {
     /// # Errors
     /// As for [`Self::make`].
     pub fn copy(&self, pool: PoolId, key: &[u8]) -> Result<Option<WriteHandle<'a>>, Error> {
-        let core = self.cache.core();
         let Some((_, (taken, deadline))) = self.read(|view| Ok((view.0.taken()?, view.deadline()?)))? else {
             return Ok(None);
         };
         let words = most_words(self.cache, pool, key, self.kind().tail_words(taken))?.0;
         let new = allocate(self.cache, pool, key, words)?;
-        let id = core.structures.new_id();
+        let id = tail::structures(self.cache).new_id();
         let Some(_locked) = self.lock()? else { return Ok(None) };
         let copied = new.tail().map(Tail).ok_or(Corrupt).and_then(|tail| {
             begin(tail, self.kind(), id, 0)?;
@@ -265,13 +264,13 @@ impl<'a> Collection<'a> {
 
     /// Locks the stripe, if the collection is there and may be written to.
     fn lock(&self) -> Result<Option<Locked<'a>>, Error> {
-        let structures = &self.cache.core().structures;
+        let structures = tail::structures(self.cache);
         let tail = self.bag.tail;
         let mut waits = 0;
         loop {
             let stripe = structures.lock(self.bag.id);
             let state = tail
-                .is_frozen(structures.mark)
+                .is_frozen(structures.mark())
                 .and_then(|frozen| Ok((frozen, tail.sequence()?.is_multiple_of(2), self.bag.len()? > 0)));
             let is_current = self.item.is_current();
             match state {
@@ -326,7 +325,7 @@ impl<'a> Collection<'a> {
         drop(locked);
         match changed.map_err(|Corrupt| corrupt(self.item.key()))? {
             Change::Done(true) => {
-                self.cache.keys(self.item.pool()).note_change(self.item.pool(), self.item.key());
+                tail::note_change(self.cache.keys(self.item.pool()), self.item.pool(), self.item.key());
                 self.tidy()?;
                 Ok(true)
             }
@@ -360,7 +359,7 @@ impl<'a> Collection<'a> {
     /// Copies the collection, with the changes, to an item with at least `words` words, which takes
     /// the place of the old one.
     fn grow(&self, expected: u32, words: usize, more: Room, edits: &[Edit<'_>]) -> Result<bool, Error> {
-        let (core, key) = (self.cache.core(), self.item.key());
+        let key = self.item.key();
         // What fills the largest chunk to the last word would be copied at every other change.
         let slack = words / SLACK;
         let (_, most) = most_words(self.cache, self.item.pool(), key, words + slack)?;
@@ -377,7 +376,7 @@ impl<'a> Collection<'a> {
                 return Err(Corrupt);
             }
             to.edit(edits)?;
-            self.bag.tail.freeze(core.structures.mark)?;
+            self.bag.tail.freeze(tail::structures(self.cache).mark())?;
             Ok(true)
         });
         drop(locked);
@@ -385,7 +384,7 @@ impl<'a> Collection<'a> {
             return Ok(false);
         }
         #[cfg(test)]
-        core.structures.pause_before_exchange();
+        super::tests::pause_before_exchange();
         let expiry = self.item.expires_at();
         new.set_expiry(end_of(edits).unwrap_or(expiry.map_or(Expiry::Never, Expiry::At)));
         new.set_user_bits(self.item.user_bits());
@@ -448,12 +447,12 @@ fn begin(tail: Tail<'_>, kind: CollectionKind, id: u64, sequence: u32) -> Look<B
 
 fn allocate<'c>(cache: &'c Cache, pool: PoolId, key: &[u8], words: usize) -> Result<WriteHandle<'c>, Error> {
     let options = ItemOptions { expirable: true, ..ItemOptions::default() };
-    cache.core().make_item(pool, key, Body::Tail(words * WORD), &options)
+    tail::make(cache, pool, key, words * WORD, &options)
 }
 
 /// So many words, if one item of the pool has as many, and how many it has.
 fn most_words(cache: &Cache, pool: PoolId, key: &[u8], words: usize) -> Result<(usize, usize), Error> {
-    let most = cache.core().largest_tail(pool, key.len())? / WORD;
+    let most = tail::largest(cache, pool, key.len())? / WORD;
     if words > most {
         let context = format!(
             "the collection of `{}` needs {} bytes, and one item holds {}: split it over several keys",

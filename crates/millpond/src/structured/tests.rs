@@ -1,5 +1,6 @@
 //! What happens between the copying of a structure and its taking the place of the old one.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -18,9 +19,21 @@ fn map() -> (Cache, PoolId, Map<u32, u64>) {
     (cache, pool, map)
 }
 
-/// Has the next copying interrupted by this, before the copy takes its place.
-fn interrupt(cache: &Cache, interruption: impl FnOnce() + Send + 'static) {
-    *cache.core().structures.before_exchange.lock() = Some(Box::new(interruption));
+thread_local! {
+    /// What this thread does between the copying of a structure and its taking the place of the old
+    /// one.
+    static INTERRUPTION: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
+}
+
+/// Has the next copying of this thread interrupted by this, before the copy takes its place.
+fn interrupt(interruption: impl FnOnce() + 'static) {
+    INTERRUPTION.set(Some(Box::new(interruption)));
+}
+
+pub(super) fn pause_before_exchange() {
+    if let Some(interruption) = INTERRUPTION.take() {
+        interruption();
+    }
 }
 
 fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
@@ -32,7 +45,7 @@ fn writers_wait_for_the_copy_and_readers_do_not() {
     let (cache, _, map) = map();
     let writer = Arc::new(Mutex::new(None));
     let (other, started) = (map.clone(), Arc::clone(&writer));
-    interrupt(&cache, move || {
+    interrupt(move || {
         assert_eq!(other.get(&1).expect("read as before"), Some(10));
         let is_done = Arc::new(AtomicBool::new(false));
         let done = Arc::clone(&is_done);
@@ -56,7 +69,7 @@ fn writers_wait_for_the_copy_and_readers_do_not() {
 fn what_touches_the_old_item_touches_the_copy() {
     let (cache, _, map) = map();
     let other = cache.clone();
-    interrupt(&cache, move || assert!(other.touch(b"map", Expiry::After(100))));
+    interrupt(move || assert!(other.touch(b"map", Expiry::After(100))));
     map.compact().expect("room");
     assert!(cache.peek(b"map").expect("there").expires_at().is_some());
 }
@@ -65,7 +78,7 @@ fn what_touches_the_old_item_touches_the_copy() {
 fn a_copy_of_what_has_left_meanwhile_is_dropped() {
     let (cache, pool, map) = map();
     let other = cache.clone();
-    interrupt(&cache, move || {
+    interrupt(move || {
         let key_is_free = other.remove(b"map");
         assert!(key_is_free);
         let next = Map::<u32, u64>::create(&other, pool, b"map", &StructureOptions::default());

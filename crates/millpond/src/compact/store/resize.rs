@@ -11,8 +11,8 @@ use super::super::bucket::Form;
 use super::super::shape::{Shape, View, place};
 use super::super::table::Table;
 use super::{EVICTIONS, REMOVED, RESIZES, Store};
-use crate::cache::Core;
 use crate::error::{Error, ErrorKind};
+use crate::stores::Host;
 
 impl Store {
     /// One with its memory charged.
@@ -20,7 +20,7 @@ impl Store {
     /// # Errors
     /// As for [`crate::compact::CompactCache::new`].
     pub(in crate::compact) fn new(
-        core: &Core,
+        host: Host<'_>,
         name: String,
         form: Form,
         buckets: u32,
@@ -39,35 +39,35 @@ impl Store {
             seed,
             resizer: Mutex::new(()),
             charged: AtomicU32::new(0),
-            ledger: Arc::clone(&core.ledger),
+            ledger: Arc::clone(host.ledger()),
         };
-        store.charge(core, buckets)?;
+        store.charge(host, buckets)?;
         Ok(store)
     }
 
     /// Pays for so many buckets more, with slabs of pools where need be.
-    fn charge(&self, core: &Core, buckets: u32) -> Result<(), Error> {
+    fn charge(&self, host: Host<'_>, buckets: u32) -> Result<(), Error> {
         let bytes = u64::from(buckets) * self.form.bucket_bytes as u64;
-        if !self.ledger.try_charge(Part::Compact, bytes, core.metadata_to_come()) {
+        if !self.ledger.try_charge(Part::Compact, bytes, host.metadata_to_come()) {
             self.ledger.charge(Part::Compact, bytes);
-            if let Err(error) = core.shrink_to_limit() {
+            if let Err(error) = host.shrink_to_limit() {
                 self.ledger.release(Part::Compact, bytes);
                 let context = format!("no memory for {bytes} bytes of the compact cache `{}`", self.name);
                 return Err(Error::with_source(ErrorKind::OutOfMemory, context, error));
             }
         }
         let buckets = self.charged.fetch_add(buckets, Ordering::Relaxed) + buckets;
-        if core.huge_pages {
+        if host.uses_huge_pages() {
             self.table.use_huge_pages(buckets);
         }
         Ok(())
     }
 
     /// Empties all buckets, one after the other.
-    pub(in crate::compact) fn purge(&self, core: &Core) {
+    pub(in crate::compact) fn purge(&self, host: Host<'_>) {
         let _resizing = self.resizer.lock();
         for number in 0..self.buckets() {
-            let _pinned = core.pins.pin();
+            let _pinned = host.pins().pin();
             let mut locked = self.table.bucket(number).lock();
             self.count(REMOVED, locked.count() as u64);
             let _ = locked.replace(&[]);
@@ -75,31 +75,31 @@ impl Store {
     }
 
     /// Changes the number of buckets while others use them.
-    pub(in crate::compact) fn resize(&self, core: &Core, buckets: u32) -> Result<(), Error> {
+    pub(in crate::compact) fn resize(&self, host: Host<'_>, buckets: u32) -> Result<(), Error> {
         let _resizing = self.resizer.lock();
         let now = self.buckets();
         if buckets > now {
-            self.charge(core, buckets - now)?;
+            self.charge(host, buckets - now)?;
         }
-        self.move_all(core, now, buckets);
+        self.move_all(host, now, buckets);
         Ok(())
     }
 
     /// Gives up some buckets because the cache has no memory. `false`: another thread resizes it,
     /// or there is nothing to give.
-    pub(crate) fn shrink(&self, core: &Core) -> bool {
+    pub(in crate::compact) fn give_up_some(&self, host: Host<'_>) -> bool {
         let Some(_resizing) = self.resizer.try_lock() else { return false };
         let now = self.buckets();
         let after = now - (now / 16).max(1);
         if after == 0 {
             return false;
         }
-        self.move_all(core, now, after);
+        self.move_all(host, now, after);
         true
     }
 
     /// Moves all buckets to where `new` has them. The caller holds the `resizer`.
-    fn move_all(&self, core: &Core, old: u32, new: u32) {
+    fn move_all(&self, host: Host<'_>, old: u32, new: u32) {
         if old == new {
             return;
         }
@@ -107,7 +107,7 @@ impl Store {
         self.shape.store(View { old, new, frontier });
         for step in 0..old {
             let number = if new > old { old - 1 - step } else { step };
-            let _pinned = core.pins.pin();
+            let _pinned = host.pins().pin();
             self.move_bucket(
                 number,
                 View { old, new, frontier: if new > old { number } else { number + 1 } },
@@ -117,7 +117,7 @@ impl Store {
         self.count(RESIZES, 1);
         if new < old {
             // Who loaded the shape before may still be looking at what is given back.
-            core.pins.synchronize();
+            host.pins().synchronize();
             self.table.give_back(new);
             self.refund(old - new);
         }

@@ -10,14 +10,16 @@ use parking_lot::{Mutex, MutexGuard};
 const STRIPES: usize = 64;
 
 /// What the structures of one cache share.
-pub(crate) struct Structures {
+pub struct Structures {
     stripes: Box<[CachePadded<Mutex<()>>]>,
-    /// The mark of this process on frozen items: never 0.
-    pub(super) mark: u32,
+    mark: u32,
     next_id: AtomicU64,
-    /// What a test does between the copying of a structure and its taking the place of the old one.
-    #[cfg(test)]
-    pub(super) before_exchange: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl std::fmt::Debug for Structures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Structures").field("mark", &self.mark).finish_non_exhaustive()
+    }
 }
 
 impl Structures {
@@ -26,16 +28,6 @@ impl Structures {
             stripes: (0..STRIPES).map(|_| CachePadded::default()).collect(),
             mark: (entropy_seed() as u32).max(1),
             next_id: AtomicU64::new(entropy_seed()),
-            #[cfg(test)]
-            before_exchange: Mutex::new(None),
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn pause_before_exchange(&self) {
-        let pause = self.before_exchange.lock().take();
-        if let Some(pause) = pause {
-            pause();
         }
     }
 
@@ -43,11 +35,21 @@ impl Structures {
         size_of_val::<[CachePadded<Mutex<()>>]>(&self.stripes) as u64
     }
 
-    pub(super) fn lock(&self, id: u64) -> MutexGuard<'_, ()> {
+    /// The mark of this process on frozen items: never 0.
+    #[inline]
+    pub fn mark(&self) -> u32 {
+        self.mark
+    }
+
+    /// Locks the stripe of a structure.
+    #[inline]
+    pub fn lock(&self, id: u64) -> MutexGuard<'_, ()> {
         self.stripes[(mix64(id) % STRIPES as u64) as usize].lock()
     }
 
-    pub(super) fn new_id(&self) -> u64 {
+    /// An identifier that no other structure has.
+    #[inline]
+    pub fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 }
