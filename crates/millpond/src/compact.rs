@@ -56,11 +56,11 @@ use std::sync::Arc;
 use base::ByteSize;
 use bytemuck::{Pod, bytes_of};
 
-use crate::cache::Cache;
-use crate::error::{Error, ErrorKind};
-pub use crate::stats::CompactStats;
-use crate::stores::{Host, SharesMemory};
 use bucket::{Bucket, Form, Locked};
+use memory::Cache;
+pub use memory::stores::CompactStats;
+use memory::stores::{SharesMemory, host};
+use memory::{Error, ErrorKind};
 use store::Store;
 use store::{EVICTIONS, HITS, INSERTS, MISSES, REMOVED, REPLACED};
 
@@ -124,23 +124,17 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
         let [buckets, max_buckets] = [config.memory, max_memory].map(buckets_of::<K, V>);
         let (buckets, max_buckets) = (buckets?, max_buckets?);
         let seed = config.hash_seed.unwrap_or_else(base::rng::entropy_seed);
-        let host = Host::of(cache);
-        let store = Store::new(host, config.name, Self::FORM, buckets, max_buckets, seed)?;
+        let store = Store::new(host::of(cache), config.name, Self::FORM, buckets, max_buckets, seed)?;
         let store = Arc::new(store);
         let weak = Arc::downgrade(&store);
-        host.add(weak);
+        host::add(cache, weak);
         Ok(Self { cache: cache.clone(), store, types: PhantomData })
-    }
-
-    #[inline]
-    fn host(&self) -> Host<'_> {
-        Host::of(&self.cache)
     }
 
     /// The value of `key`. Counts a hit or a miss, and counts as a use.
     #[inline]
     pub fn get(&self, key: &K) -> Option<V> {
-        let _pinned = self.host().pins().pin();
+        let _pinned = host::pins(&self.cache).pin();
         let Some((place, value)) = self.store.find(bytes_of(key), value_at) else {
             self.store.count(MISSES, 1);
             return None;
@@ -157,13 +151,13 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
 
     /// The value of `key`; counts nothing, and is no use.
     pub fn peek(&self, key: &K) -> Option<V> {
-        let _pinned = self.host().pins().pin();
+        let _pinned = host::pins(&self.cache).pin();
         self.store.find(bytes_of(key), value_at).map(|(_, value)| value)
     }
 
     /// Whether `key` has a value; counts nothing, and is no use.
     pub fn contains(&self, key: &K) -> bool {
-        let _pinned = self.host().pins().pin();
+        let _pinned = host::pins(&self.cache).pin();
         self.store.find(bytes_of(key), |_, _| Ok(())).is_some()
     }
 
@@ -179,7 +173,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
 
     /// Sets the value of `key` if `allowed` says so while the bucket is locked.
     pub(crate) fn set_if(&self, key: &K, value: &V, allowed: impl FnOnce() -> bool) -> bool {
-        let _pinned = self.host().pins().pin();
+        let _pinned = host::pins(&self.cache).pin();
         let locked = self.store.lock(bytes_of(key));
         let allowed = allowed();
         if allowed {
@@ -189,7 +183,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
     }
 
     fn put(&self, key: &K, value: &V, replace: bool) -> Option<V> {
-        let _pinned = self.host().pins().pin();
+        let _pinned = host::pins(&self.cache).pin();
         self.put_locked(self.store.lock(bytes_of(key)), (key, value), replace)
     }
 
@@ -226,7 +220,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
 
     /// Makes the value of `key` `new` where it is `old`; `None`: it is not.
     pub(crate) fn exchange(&self, key: &K, old: Option<V>, new: Option<V>) -> Updated<V> {
-        let _pinned = self.host().pins().pin();
+        let _pinned = host::pins(&self.cache).pin();
         let mut locked = self.store.lock(bytes_of(key));
         let number = locked.find(bytes_of(key)).ok().flatten();
         let now = number.and_then(|number| value_at::<V>(locked.bucket, number).ok());
@@ -255,7 +249,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
 
     /// Removes `key` and returns its value.
     pub fn remove(&self, key: &K) -> Option<V> {
-        let _pinned = self.host().pins().pin();
+        let _pinned = host::pins(&self.cache).pin();
         let mut locked = self.store.lock(bytes_of(key));
         let number = locked.find(bytes_of(key)).ok().flatten()?;
         let old = value_at(locked.bucket, number).ok();
@@ -266,7 +260,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
 
     /// Removes everything that is there when it begins, one bucket after the other.
     pub fn purge(&self) {
-        self.store.purge(self.host());
+        self.store.purge(host::of(&self.cache));
     }
 
     /// Removes the entries that `keep` says no to, if they still have that value then. `keep` runs
@@ -302,7 +296,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
             );
             return Err(Error::new(ErrorKind::Config, context));
         }
-        self.store.resize(self.host(), buckets)
+        self.store.resize(host::of(&self.cache), buckets)
     }
 
     /// What it holds, and what was done so far.
@@ -330,7 +324,7 @@ fn buckets_of<K: Pod, V: Pod>(memory: ByteSize) -> Result<u32, Error> {
 }
 
 #[inline]
-fn value_at<V: Pod>(bucket: Bucket<'_>, number: usize) -> crate::cells::Look<V> {
+fn value_at<V: Pod>(bucket: Bucket<'_>, number: usize) -> memory::cells::Look<V> {
     bucket.cells.pod(bucket.form.value(number))
 }
 
@@ -351,7 +345,7 @@ impl<K: Pod, V: Pod> Iterator for Entries<'_, K, V> {
                 return Some(entry);
             }
             let fraction = u32::try_from(self.next).ok()?;
-            let _pinned = self.of.host().pins().pin();
+            let _pinned = host::pins(&self.of.cache).pin();
             let (entries, next) = self.of.store.read_home(fraction);
             self.next = next;
             self.ready.extend(entries.iter().map(|entry| {

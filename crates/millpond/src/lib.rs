@@ -31,96 +31,29 @@
 //!    charges to [`Cache::ledger`].
 //! 4. A hit takes no lock.
 //!
-//! Locks, in the order in which they may be taken: a stripe of the structured items, with none of
-//! the others below it; the names of pools, what is watched, the optimizer, a pool's `resizing`, a
-//! magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`; then that of a
-//! chain; a magazine, a pass over a class's stock, its lists, and with those nothing else; under
-//! any of the others, the event buffer or a pool's hot keys. None is held while user code runs, but
-//! for [`Lifecycle::may_evict`], and handles may be dropped anywhere.
+//! No lock is held while user code runs, but for [`Lifecycle::may_evict`], and handles may be
+//! dropped anywhere. The crates that this one shows say in which order they take their locks.
 
-mod allocate;
-mod attach;
-mod cache;
-mod cells;
-mod chain;
-mod class;
 pub mod compact;
-mod config;
-mod error;
-mod find;
-mod handle;
-mod idle;
-mod insert;
-mod iterate;
-mod keyspace;
-mod large;
-mod life;
 mod load;
-mod magazine;
-mod maintenance;
 pub mod monitor;
 pub mod negative;
-mod owned;
-mod pick;
-mod plant;
-mod policy;
-mod pool;
-mod pools;
-mod reap;
-mod rebalance;
-mod recover;
-mod release;
-mod relocate;
-mod remove;
-mod resize;
-mod room;
-mod share;
-mod sizes;
-mod slot;
-mod stats;
-#[doc(hidden)]
-pub mod stores;
 pub mod structured;
-#[doc(hidden)]
-pub mod tail;
-mod touch;
-mod tune;
 pub mod typed;
-mod upkeep;
-mod vacant;
-pub mod watch;
-mod wheel;
 
-pub use ::rebalance::{sizing, strategy};
-#[doc(hidden)]
-pub use allocate::check_place;
-pub use attach::{AttachedPool, ReadOnlyCache, Seen, Snapshot, Walked};
-pub use base::{ByteSize, Clock, Ledger, Part};
-pub use cache::Cache;
-pub use chain::{Link, LinkHandle, Links};
-pub use config::{CacheConfig, Expiry, ItemOptions, ItemTag, PoolConfig, SizeClassConfig};
-pub use error::{Error, ErrorKind};
-pub use evict::PolicyKind;
-pub use find::Keys;
-pub use handle::{Found, ReadHandle, WriteHandle};
-pub use iterate::{Held, Items, Place, Step};
-pub use large::{MAX_VALUE_BYTES, Piece, Pieces, ValueWriter};
-pub use life::{Departed, Lifecycle, RemovalCause};
 pub use load::{
     Fetched, Job, LoadError, LoadOptions, LoadStats, Loaded, Loader, OnTimeout, Origin, OwnedValue, Task,
     Value,
 };
-pub use maintenance::{MaintenanceStatus, MaintenanceThread};
-pub use owned::OwnedHandle;
-pub use pools::PoolId;
-pub use recover::Recovered;
-pub use remove::PoolRemoval;
-pub use share::Reclaimed;
-pub use stats::{CacheStats, ClassStats, PoolStats, QueueStats};
-pub use tune::Tuned;
-
-/// Longest key, in bytes.
-pub const MAX_KEY_BYTES: usize = slab::item::MAX_KEY_BYTES;
+#[doc(inline)]
+pub use memory::{
+    AttachedPool, ByteSize, Cache, CacheConfig, CacheStats, ClassStats, Clock, Departed, Error, ErrorKind,
+    Expiry, Found, Held, ItemOptions, ItemTag, Items, Keys, Ledger, Lifecycle, Link, LinkHandle, Links,
+    MAX_KEY_BYTES, MAX_VALUE_BYTES, MaintenanceStatus, MaintenanceThread, OwnedHandle, Part, Piece, Pieces,
+    Place, PolicyKind, PoolConfig, PoolId, PoolRemoval, PoolStats, QueueStats, ReadHandle, ReadOnlyCache,
+    Reclaimed, Recovered, RemovalCause, Seen, SizeClassConfig, Snapshot, Step, Tuned, ValueWriter, Walked,
+    WriteHandle, sizing, strategy, watch,
+};
 
 /// The example of the README, so that it compiles.
 #[cfg(doctest)]

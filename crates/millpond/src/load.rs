@@ -52,11 +52,11 @@ use std::sync::Arc;
 
 use base::counter::Counters;
 
-use crate::cache::Cache;
 use crate::negative::NegativeCache;
-use crate::pools::PoolId;
 pub use asynchronous::Task;
 use flight::Flights;
+use memory::Cache;
+use memory::PoolId;
 pub use owned::OwnedValue;
 use store::Found;
 use turn::{Held, Turn};

@@ -28,7 +28,7 @@ use base::ByteSize;
 use base::thread::Repeating;
 use parking_lot::Mutex;
 
-use crate::cache::Cache;
+use memory::Cache;
 
 pub use policy::{Decision, Mode, MonitorConfig, Policy, Readings};
 pub use source::{MonitorError, Source};

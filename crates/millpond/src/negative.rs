@@ -55,9 +55,9 @@ use base::counter::Counters;
 use base::hash::{key_hash, key_hash_128};
 use base::{ByteSize, Part};
 
-use crate::cache::Cache;
 use crate::compact::{CompactCache, CompactConfig, CompactStats};
-use crate::error::Error;
+use memory::Cache;
+use memory::Error;
 
 /// Stripes of keys that a void cannot tell apart.
 const STRIPES: usize = 1024;

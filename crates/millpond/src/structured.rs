@@ -229,15 +229,15 @@ mod map;
 mod ordered;
 mod value;
 
-pub use crate::cells::Corrupt;
 pub use array::Array;
 pub use bytemuck::{self, Pod, Zeroable};
 pub use collection::{Collection, CollectionKind, Edit, Member, View};
 pub use map::Map;
+pub use memory::cells::Corrupt;
 pub use ordered::OrderedMap;
 pub use value::Value;
 
-use crate::config::Expiry;
+use memory::Expiry;
 
 /// How a structure is made.
 #[derive(Clone, Copy, Debug)]

@@ -44,15 +44,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cache::Cache;
-use crate::error::{Error, ErrorKind};
 use crate::load::{Fetched, LoadError, LoadOptions, LoadStats, Loaded, Loader, Value};
-use crate::pools::PoolId;
 #[cfg(feature = "postcard")]
 pub use codec::Postcard;
 pub use codec::{Codec, CodecError, Plain};
 pub use key::Key;
 use key::Place;
+use memory::Cache;
+use memory::PoolId;
+use memory::{Error, ErrorKind};
 
 const HAS_DEADLINE: u8 = 1;
 const HAS_KEY: u8 = 2;

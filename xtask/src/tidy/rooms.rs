@@ -34,6 +34,10 @@ use Imports::{All, Below, Engine, Parts, Rooms};
 
 const GROUND: &str = "base";
 
+/// The room that shows the others of the engine, which the floors above do not import.
+const FACADE: &str = "millpond";
+const ENGINE_FLOOR: u8 = 2;
+
 const ROOMS: &[Room] = &[
     Room { name: GROUND, floor: 0, imports: Rooms(&[]) },
     Room { name: "limit", floor: 0, imports: Rooms(&[]) },
@@ -46,7 +50,8 @@ const ROOMS: &[Room] = &[
     Room { name: "device", floor: 1, imports: Rooms(&[]) },
     Room { name: "tier", floor: 1, imports: Rooms(&["limit", "device"]) },
     Room { name: "flash", floor: 1, imports: Rooms(&["device"]) },
-    Room { name: "millpond", floor: 2, imports: Parts },
+    Room { name: "memory", floor: 2, imports: Parts },
+    Room { name: "millpond", floor: 2, imports: Below(&["memory"]) },
     Room { name: "protocol", floor: 3, imports: Rooms(&[]) },
     Room { name: "control", floor: 3, imports: Rooms(&[]) },
     Room { name: "config", floor: 4, imports: Rooms(&["millpond", "protocol"]) },
@@ -102,6 +107,9 @@ impl Room {
     fn may_import(&self, other: &Self, is_dev: bool) -> bool {
         if is_dev && other.floor <= self.floor {
             return true;
+        }
+        if self.floor > ENGINE_FLOOR && other.floor == ENGINE_FLOOR && other.name != FACADE {
+            return false;
         }
         match self.imports {
             _ if other.name == GROUND && self.name != GROUND => true,
@@ -232,6 +240,8 @@ mod tests {
             ("evict", "base"),
             ("rebalance", "allocate"),
             ("server", "base"),
+            ("memory", "slab"),
+            ("millpond", "memory"),
             ("millpond", "flash"),
             ("server", "agent"),
             ("server", "limit"),
@@ -270,6 +280,9 @@ mod tests {
             ("slab", "index"),
             ("protocol", "millpond"),
             ("millpond", "server"),
+            ("memory", "millpond"),
+            ("workload", "memory"),
+            ("cli", "memory"),
             ("server", "orchestrator"),
             ("server", "slab"),
             ("config", "server"),

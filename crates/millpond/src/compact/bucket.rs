@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 
 use base::sequence;
 
-use crate::cells::{Cells, Look, words_for};
+use memory::cells::{Cells, Look, words_for};
 
 const COUNT: u32 = 0xff;
 const LOCK: u32 = 1 << 8;

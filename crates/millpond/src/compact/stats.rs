@@ -1,15 +1,15 @@
 //! What the cache sees of a compact cache: its memory and its statistics.
 
 use super::store::{EVICTIONS, HITS, INSERTS, MISSES, REMOVED, REPLACED, RESIZES, Store};
-use crate::stats::CompactStats;
-use crate::stores::{Host, SharesMemory};
+use memory::stores::CompactStats;
+use memory::stores::{Host, SharesMemory};
 
 impl SharesMemory for Store {
     fn bytes(&self) -> u64 {
         u64::from(self.buckets()) * self.form.bucket_bytes as u64
     }
 
-    fn shrink(&self, host: Host<'_>) -> bool {
+    fn shrink(&self, host: &dyn Host) -> bool {
         self.give_up_some(host)
     }
 

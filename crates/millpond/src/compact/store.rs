@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::bucket::{Bucket, Form, Head, Locked, pause};
 use super::shape::Shape;
 use super::table::Table;
-use crate::cells::Look;
+use memory::cells::Look;
 
 pub(super) const HITS: usize = 0;
 pub(super) const MISSES: usize = 1;

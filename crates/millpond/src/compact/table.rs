@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU32;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use super::bucket::{Bucket, Form};
-use crate::cells::Cells;
+use memory::cells::Cells;
 
 /// Memory is given back in pages.
 const PAGE: usize = 4096;

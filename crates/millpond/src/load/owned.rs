@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::owned::OwnedHandle;
+use memory::OwnedHandle;
 
 use super::value::{Fetched, Value};
 

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::allocate::check_place;
-use crate::config::{Expiry, ItemOptions};
-use crate::error::Error;
-use crate::handle::{ReadHandle, WriteHandle};
 use crate::negative::Ticket;
+use memory::Error;
+use memory::check_place;
+use memory::{Expiry, ItemOptions};
+use memory::{ReadHandle, WriteHandle};
 
 use super::flight::Claim;
 use super::value::{Fetched, LoadError, LoadOptions, Loaded, Origin, Value};

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::handle::ReadHandle;
+use memory::ReadHandle;
 
 use super::flight::{Claim, Flight, Joined, Outcome};
 use super::store::{Found, Lease};

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::handle::ReadHandle;
+use memory::ReadHandle;
 
 /// How [`crate::Loader`] treats a key.
 ///

@@ -3,16 +3,16 @@
 use parking_lot::MutexGuard;
 
 use super::entries::Room;
-use super::header::Shape;
+use super::header::{Header, Shape};
 use super::{StructureOptions, Usage};
-use crate::cache::Cache;
-use crate::cells::{Cells as Tail, Corrupt, Look};
-use crate::config::{Expiry, ItemOptions};
-use crate::error::{Error, ErrorKind};
-use crate::find::Keys;
-use crate::handle::ReadHandle;
-use crate::pools::PoolId;
-use crate::tail::{self, Tailed};
+use memory::Cache;
+use memory::Keys;
+use memory::PoolId;
+use memory::ReadHandle;
+use memory::cells::{Cells as Tail, Corrupt, Look};
+use memory::tail::{self, Tailed};
+use memory::{Error, ErrorKind};
+use memory::{Expiry, ItemOptions};
 
 /// How often a reader tries before it keeps writers out.
 pub(super) const ATTEMPTS: u32 = 16;

@@ -7,10 +7,10 @@ use bytemuck::Pod;
 use super::access::{Change, Handle};
 use super::header::{HEADER, Kind, LEN, Shape};
 use super::{StructureOptions, Usage};
-use crate::cache::Cache;
-use crate::cells::{Cells as Tail, Corrupt, Look, words_for};
-use crate::error::{Error, ErrorKind};
-use crate::pools::PoolId;
+use memory::Cache;
+use memory::PoolId;
+use memory::cells::{Cells as Tail, Corrupt, Look, words_for};
+use memory::{Error, ErrorKind};
 
 /// A number of elements of plain data, in an item of the cache: see [`crate::structured`].
 ///

@@ -43,14 +43,14 @@ use parking_lot::MutexGuard;
 use self::bag::Bag;
 use super::access::{ATTEMPTS, Change, WORD, pause};
 use super::entries::Room;
-use super::header::{Kind, Shape, VARIES};
-use crate::cache::Cache;
-use crate::cells::{Cells as Tail, Corrupt, Look};
-use crate::config::{Expiry, ItemOptions};
-use crate::error::{Error, ErrorKind};
-use crate::handle::{ReadHandle, WriteHandle};
-use crate::pools::PoolId;
-use crate::tail::{self, Tailed};
+use super::header::{Header, Kind, Shape, VARIES};
+use memory::Cache;
+use memory::PoolId;
+use memory::cells::{Cells as Tail, Corrupt, Look};
+use memory::tail::{self, Tailed};
+use memory::{Error, ErrorKind};
+use memory::{Expiry, ItemOptions};
+use memory::{ReadHandle, WriteHandle};
 
 /// Words that an item may have for nothing before it is copied to a smaller one: at most this many
 /// times what it needs.

@@ -7,7 +7,7 @@
 
 use super::StructureOptions;
 use super::header::{FREE, GARBAGE, HEADER, Kind, LEN, NEXT, SLOTS, Shape, VARIES};
-use crate::cells::{Cells as Tail, Corrupt, Look, words_for};
+use memory::cells::{Cells as Tail, Corrupt, Look, words_for};
 
 /// Bits of a directory's word that name an entry.
 pub(super) const ENTRY_BITS: u32 = 20;
@@ -250,6 +250,7 @@ pub(super) fn directory(tail: Tail<'_>, kind: Kind) -> Look<impl Iterator<Item =
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use super::super::header::Header;
     use super::*;
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use base::sequence;
 
-use crate::cells::{Cells as Tail, Corrupt, Look};
+use memory::cells::{Cells as Tail, Corrupt, Look};
 
 /// `MPST` in memory.
 const MAGIC: u32 = u32::from_le_bytes(*b"MPST");
@@ -64,9 +64,36 @@ pub(super) struct Shape {
     pub(super) value_bytes: u32,
 }
 
-impl Tail<'_> {
+/// The header at the beginning of a tail.
+pub(super) trait Header: Copy {
     /// Writes the header of an empty structure that nobody sees yet.
-    pub(super) fn begin(self, shape: Shape, id: u64, sequence: u32) -> Look<()> {
+    fn begin(self, shape: Shape, id: u64, sequence: u32) -> Look<()>;
+
+    /// The identity of a structure of this shape; an error where it is none.
+    fn identify(self, shape: Shape) -> Look<u64>;
+
+    /// The kind and the identity of whatever structure it is.
+    fn kind_and_id(self) -> Look<(u8, u64)>;
+
+    /// The sequence, before what it stands for is read.
+    fn sequence(self) -> Look<u32>;
+
+    /// Whether nothing was written since the sequence was `before`.
+    fn is_still(self, before: u32) -> Look<bool>;
+
+    /// Runs `change`, which writes, between two steps of the sequence. The caller holds the lock of
+    /// the stripe, and the sequence is even. It is left odd where `change` panics (invariant 4).
+    fn change<R>(self, change: impl FnOnce(Self) -> Look<R>) -> Look<R>;
+
+    /// Whether the item is frozen by the process of this mark.
+    fn is_frozen(self, mark: u32) -> Look<bool>;
+
+    /// Freezes the item, or with 0 takes the mark off. The caller holds a reference.
+    fn freeze(self, mark: u32) -> Look<()>;
+}
+
+impl Header for Tail<'_> {
+    fn begin(self, shape: Shape, id: u64, sequence: u32) -> Look<()> {
         (0..HEADER).try_for_each(|at| self.set(at, 0))?;
         self.set(AT_MAGIC, MAGIC)?;
         self.set(AT_KIND, VERSION | (shape.kind as u32) << 8)?;
@@ -77,9 +104,8 @@ impl Tail<'_> {
         self.set(AT_VALUE_BYTES, shape.value_bytes)
     }
 
-    /// The identity of a structure of this shape; an error where it is none.
     #[inline]
-    pub(super) fn identify(self, shape: Shape) -> Look<u64> {
+    fn identify(self, shape: Shape) -> Look<u64> {
         let same = self.get(AT_MAGIC)? == MAGIC
             && self.get(AT_KIND)? == VERSION | (shape.kind as u32) << 8
             && self.get(AT_KEY_BYTES)? == shape.key_bytes
@@ -91,9 +117,8 @@ impl Tail<'_> {
         Ok(u64::from(self.get(AT_ID)?) | u64::from(self.get(AT_ID + 1)?) << 32)
     }
 
-    /// The kind and the identity of whatever structure it is.
     #[inline]
-    pub(super) fn kind_and_id(self) -> Look<(u8, u64)> {
+    fn kind_and_id(self) -> Look<(u8, u64)> {
         let word = self.get(AT_KIND)?;
         if self.get(AT_MAGIC)? != MAGIC || word & 0xff != VERSION || word > 0xffff || self.len() < HEADER {
             return Err(Corrupt);
@@ -102,21 +127,17 @@ impl Tail<'_> {
         Ok(((word >> 8) as u8, id))
     }
 
-    /// The sequence, before what it stands for is read.
     #[inline]
-    pub(super) fn sequence(self) -> Look<u32> {
+    fn sequence(self) -> Look<u32> {
         Ok(sequence::current(self.word(AT_SEQUENCE)?))
     }
 
-    /// Whether nothing was written since the sequence was `before`.
     #[inline]
-    pub(super) fn is_still(self, before: u32) -> Look<bool> {
+    fn is_still(self, before: u32) -> Look<bool> {
         Ok(sequence::is_still(self.word(AT_SEQUENCE)?, before))
     }
 
-    /// Runs `change`, which writes, between two steps of the sequence. The caller holds the lock of
-    /// the stripe, and the sequence is even. It is left odd where `change` panics (invariant 4).
-    pub(super) fn change<R>(self, change: impl FnOnce(Self) -> Look<R>) -> Look<R> {
+    fn change<R>(self, change: impl FnOnce(Self) -> Look<R>) -> Look<R> {
         let (word, before) = (self.word(AT_SEQUENCE)?, self.get(AT_SEQUENCE)?);
         sequence::open(word, before.wrapping_add(1));
         let result = change(self);
@@ -124,13 +145,11 @@ impl Tail<'_> {
         result
     }
 
-    /// Whether the item is frozen by the process of this mark.
-    pub(super) fn is_frozen(self, mark: u32) -> Look<bool> {
+    fn is_frozen(self, mark: u32) -> Look<bool> {
         Ok(self.word(AT_FROZEN)?.load(Ordering::Acquire) == mark)
     }
 
-    /// Freezes the item, or with 0 takes the mark off. The caller holds a reference.
-    pub(super) fn freeze(self, mark: u32) -> Look<()> {
+    fn freeze(self, mark: u32) -> Look<()> {
         self.word(AT_FROZEN)?.store(mark, Ordering::Release);
         Ok(())
     }

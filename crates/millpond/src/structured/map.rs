@@ -15,10 +15,10 @@ use super::entries::{ENTRY, ENTRY_BITS, Entries, Put, Room, directory};
 use super::header::{HEADER, Kind, LEN, SLOTS};
 use super::value::{Value, read};
 use super::{StructureOptions, Usage};
-use crate::cache::Cache;
-use crate::cells::{Cells as Tail, Corrupt, Look};
-use crate::error::Error;
-use crate::pools::PoolId;
+use memory::Cache;
+use memory::Error;
+use memory::PoolId;
+use memory::cells::{Cells as Tail, Corrupt, Look};
 
 /// A map from plain data to plain data or byte strings, in an item of the cache: see
 /// [`crate::structured`].

@@ -14,10 +14,10 @@ use super::entries::{ENTRY, Entries, Put, Room, directory};
 use super::header::{HEADER, Kind, LEN};
 use super::value::{Value, read};
 use super::{StructureOptions, Usage};
-use crate::cache::Cache;
-use crate::cells::{Cells as Tail, Corrupt, Look};
-use crate::error::Error;
-use crate::pools::PoolId;
+use memory::Cache;
+use memory::Error;
+use memory::PoolId;
+use memory::cells::{Cells as Tail, Corrupt, Look};
 
 /// A map in the order of its keys, from plain data to plain data or byte strings, in an item of the
 /// cache: see [`crate::structured`].

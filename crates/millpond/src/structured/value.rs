@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use bytemuck::Pod;
 
-use crate::cells::{Cells as Tail, Corrupt, Look};
+use memory::cells::{Cells as Tail, Corrupt, Look};
 
 /// The values of a [`super::Map`] or [`super::OrderedMap`]: plain data, or `[u8]` for byte strings
 /// of any length. Not to be implemented elsewhere.

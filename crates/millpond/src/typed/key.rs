@@ -2,7 +2,7 @@
 
 use base::hash::key_hash;
 
-use crate::MAX_KEY_BYTES;
+use memory::MAX_KEY_BYTES;
 
 /// Bytes that a value can be found by: those of strings as they are, those of numbers from the
 /// highest to the lowest. Two keys are the same if their bytes are.

@@ -11,8 +11,8 @@ use super::super::bucket::Form;
 use super::super::shape::{Shape, View, place};
 use super::super::table::Table;
 use super::{EVICTIONS, REMOVED, RESIZES, Store};
-use crate::error::{Error, ErrorKind};
-use crate::stores::Host;
+use memory::stores::Host;
+use memory::{Error, ErrorKind};
 
 impl Store {
     /// One with its memory charged.
@@ -20,7 +20,7 @@ impl Store {
     /// # Errors
     /// As for [`crate::compact::CompactCache::new`].
     pub(in crate::compact) fn new(
-        host: Host<'_>,
+        host: &dyn Host,
         name: String,
         form: Form,
         buckets: u32,
@@ -46,7 +46,7 @@ impl Store {
     }
 
     /// Pays for so many buckets more, with slabs of pools where need be.
-    fn charge(&self, host: Host<'_>, buckets: u32) -> Result<(), Error> {
+    fn charge(&self, host: &dyn Host, buckets: u32) -> Result<(), Error> {
         let bytes = u64::from(buckets) * self.form.bucket_bytes as u64;
         if !self.ledger.try_charge(Part::Compact, bytes, host.metadata_to_come()) {
             self.ledger.charge(Part::Compact, bytes);
@@ -64,7 +64,7 @@ impl Store {
     }
 
     /// Empties all buckets, one after the other.
-    pub(in crate::compact) fn purge(&self, host: Host<'_>) {
+    pub(in crate::compact) fn purge(&self, host: &dyn Host) {
         let _resizing = self.resizer.lock();
         for number in 0..self.buckets() {
             let _pinned = host.pins().pin();
@@ -75,7 +75,7 @@ impl Store {
     }
 
     /// Changes the number of buckets while others use them.
-    pub(in crate::compact) fn resize(&self, host: Host<'_>, buckets: u32) -> Result<(), Error> {
+    pub(in crate::compact) fn resize(&self, host: &dyn Host, buckets: u32) -> Result<(), Error> {
         let _resizing = self.resizer.lock();
         let now = self.buckets();
         if buckets > now {
@@ -87,7 +87,7 @@ impl Store {
 
     /// Gives up some buckets because the cache has no memory. `false`: another thread resizes it,
     /// or there is nothing to give.
-    pub(in crate::compact) fn give_up_some(&self, host: Host<'_>) -> bool {
+    pub(in crate::compact) fn give_up_some(&self, host: &dyn Host) -> bool {
         let Some(_resizing) = self.resizer.try_lock() else { return false };
         let now = self.buckets();
         let after = now - (now / 16).max(1);
@@ -99,7 +99,7 @@ impl Store {
     }
 
     /// Moves all buckets to where `new` has them. The caller holds the `resizer`.
-    fn move_all(&self, host: Host<'_>, old: u32, new: u32) {
+    fn move_all(&self, host: &dyn Host, old: u32, new: u32) {
         if old == new {
             return;
         }

@@ -16,10 +16,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use base::hash::key_hash;
 
 use super::super::entries::{ENTRY, ENTRY_BITS, Room};
-use super::super::header::{FIRST, GARBAGE, HEADER, LEN, NEXT, RING, SLOTS};
+use super::super::header::{FIRST, GARBAGE, HEADER, Header, LEN, NEXT, RING, SLOTS};
 use super::super::map::{after, home, tag};
 use super::CollectionKind;
-use crate::cells::{Cells as Tail, Corrupt, Look, words_for};
+use memory::cells::{Cells as Tail, Corrupt, Look, words_for};
 
 /// Keys that are hashed without an allocation.
 const SHORT_KEY_BYTES: usize = 64;

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use super::super::entries::Room;
-use super::super::header::{DEADLINE, FIRST, LEN, MARK, RING};
+use super::super::header::{DEADLINE, FIRST, Header, LEN, MARK, RING};
 use super::CollectionKind;
 use super::bag::Bag;
-use crate::cells::{Cells as Tail, Corrupt, Look};
+use memory::cells::{Cells as Tail, Corrupt, Look};
 
 /// As many entries of a sorted set are put in order at the end rather than each by itself.
 const MANY: usize = 1_024;

@@ -2,9 +2,9 @@
 
 use super::bag::Bag;
 use super::{CollectionKind, Member};
-use crate::cells::{Corrupt, Look};
 use crate::structured::header::{DEADLINE, MARK};
 use crate::structured::value::read;
+use memory::cells::{Corrupt, Look};
 
 /// Slots of a directory that are tried before a draw takes the next entry there is.
 const DRAWS: u64 = 64;

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 const STRIPES: usize = 64;
 
-/// What the structures of one cache share.
+/// The locks and identifiers that all structures of a cache share.
 pub struct Structures {
     stripes: Box<[CachePadded<Mutex<()>>]>,
     mark: u32,
@@ -35,7 +35,7 @@ impl Structures {
         size_of_val::<[CachePadded<Mutex<()>>]>(&self.stripes) as u64
     }
 
-    /// The mark of this process on frozen items: never 0.
+    /// The mark of this process on frozen items, never 0.
     #[inline]
     pub fn mark(&self) -> u32 {
         self.mark
@@ -47,7 +47,7 @@ impl Structures {
         self.stripes[(mix64(id) % STRIPES as u64) as usize].lock()
     }
 
-    /// An identifier that no other structure has.
+    /// A new identifier, unique in the cache.
     #[inline]
     pub fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)

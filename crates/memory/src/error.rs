@@ -41,11 +41,15 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
+    /// An error without a source, for the rooms above.
+    #[doc(hidden)]
+    pub fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
         Self { kind, context: context.into(), source: None }
     }
 
-    pub(crate) fn with_source(
+    /// An error with its source, for the rooms above.
+    #[doc(hidden)]
+    pub fn with_source(
         kind: ErrorKind,
         context: impl Into<String>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,

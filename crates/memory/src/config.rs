@@ -161,7 +161,7 @@ pub enum Expiry {
 
 impl Expiry {
     /// So long from now. Items keep whole seconds: a part of one counts as a whole.
-    /// ([`crate::typed::TypedCache`] keeps milliseconds.)
+    /// (`millpond::typed::TypedCache` keeps milliseconds.)
     pub fn after(ttl: std::time::Duration) -> Self {
         let secs = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
         Self::After(u32::try_from(secs).unwrap_or(u32::MAX))

@@ -62,7 +62,7 @@ impl Cache {
     }
 }
 
-/// Checks that an item of the key may be put into the pool.
+/// Checks that the key is valid and the pool exists.
 ///
 /// # Errors
 /// [`ErrorKind::KeyLength`] and [`ErrorKind::NoSuchPool`].

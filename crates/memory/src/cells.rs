@@ -14,37 +14,47 @@ use bytemuck::Pod;
 pub struct Corrupt;
 
 /// What came of looking at words that others may be writing to.
-pub(crate) type Look<T> = Result<T, Corrupt>;
+pub type Look<T> = Result<T, Corrupt>;
 
 const WORD: usize = size_of::<u32>();
 
 /// Words that `bytes` bytes take.
-pub(crate) const fn words_for(bytes: usize) -> usize {
+pub const fn words_for(bytes: usize) -> usize {
     bytes.div_ceil(WORD)
 }
 
 /// Words in a row.
 #[derive(Clone, Copy)]
-pub(crate) struct Cells<'a>(pub(crate) &'a [AtomicU32]);
+pub struct Cells<'a>(pub &'a [AtomicU32]);
 
 impl<'a> Cells<'a> {
     /// How many words there are.
-    pub(crate) fn len(self) -> usize {
+    #[inline]
+    pub fn len(self) -> usize {
         self.0.len()
     }
 
+    /// Returns whether there is none.
     #[inline]
-    pub(crate) fn word(self, at: usize) -> Look<&'a AtomicU32> {
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A word.
+    #[inline]
+    pub fn word(self, at: usize) -> Look<&'a AtomicU32> {
         self.0.get(at).ok_or(Corrupt)
     }
 
+    /// The value of a word.
     #[inline]
-    pub(crate) fn get(self, at: usize) -> Look<u32> {
+    pub fn get(self, at: usize) -> Look<u32> {
         Ok(self.word(at)?.load(Ordering::Relaxed))
     }
 
+    /// Sets a word.
     #[inline]
-    pub(crate) fn set(self, at: usize, value: u32) -> Look<()> {
+    pub fn set(self, at: usize, value: u32) -> Look<()> {
         self.word(at)?.store(value, Ordering::Relaxed);
         Ok(())
     }
@@ -58,7 +68,7 @@ impl<'a> Cells<'a> {
 
     /// Reads bytes that begin with word `at`.
     #[inline]
-    pub(crate) fn read(self, at: usize, out: &mut [u8]) -> Look<()> {
+    pub fn read(self, at: usize, out: &mut [u8]) -> Look<()> {
         let words = self.span(at, out.len())?;
         let mut chunks = out.chunks_exact_mut(WORD);
         for (bytes, word) in chunks.by_ref().zip(words) {
@@ -74,7 +84,7 @@ impl<'a> Cells<'a> {
 
     /// Writes bytes that begin with word `at`, and zeros to the end of their last word.
     #[inline]
-    pub(crate) fn write(self, at: usize, bytes: &[u8]) -> Look<()> {
+    pub fn write(self, at: usize, bytes: &[u8]) -> Look<()> {
         for (word, bytes) in self.span(at, bytes.len())?.iter().zip(bytes.chunks(WORD)) {
             let mut all = [0; WORD];
             all[..bytes.len()].copy_from_slice(bytes);
@@ -83,10 +93,10 @@ impl<'a> Cells<'a> {
         Ok(())
     }
 
-    /// Whether the bytes that begin with word `at` are `bytes`. What follows them in their last
-    /// word is zero.
+    /// Returns whether the bytes that begin with word `at` are `bytes`. What follows them in their
+    /// last word is zero.
     #[inline]
-    pub(crate) fn equals(self, at: usize, bytes: &[u8]) -> Look<bool> {
+    pub fn equals(self, at: usize, bytes: &[u8]) -> Look<bool> {
         let words = self.span(at, bytes.len())?;
         Ok(words.iter().zip(bytes.chunks(WORD)).all(|(word, bytes)| {
             let mut all = [0; WORD];
@@ -97,7 +107,7 @@ impl<'a> Cells<'a> {
 
     /// How the bytes that begin with word `at`, `len` of them, compare with `other`. What follows
     /// them in their last word is zero.
-    pub(crate) fn compare(self, at: usize, len: usize, other: &[u8]) -> Look<std::cmp::Ordering> {
+    pub fn compare(self, at: usize, len: usize, other: &[u8]) -> Look<std::cmp::Ordering> {
         for (word, bytes) in self.span(at, len)?.iter().zip(other.chunks(WORD)) {
             let mut all = [0; WORD];
             all[..bytes.len()].copy_from_slice(bytes);
@@ -110,7 +120,7 @@ impl<'a> Cells<'a> {
     }
 
     /// Copies `words` words.
-    pub(crate) fn copy(self, from: usize, to: Cells<'_>, at: usize, words: usize) -> Look<()> {
+    pub fn copy(self, from: usize, to: Cells<'_>, at: usize, words: usize) -> Look<()> {
         for (from, to) in self.span(from, words * WORD)?.iter().zip(to.span(at, words * WORD)?) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -119,14 +129,14 @@ impl<'a> Cells<'a> {
 
     /// The value that begins with word `at`.
     #[inline]
-    pub(crate) fn pod<T: Pod>(self, at: usize) -> Look<T> {
+    pub fn pod<T: Pod>(self, at: usize) -> Look<T> {
         let mut value = T::zeroed();
         self.read(at, bytemuck::bytes_of_mut(&mut value))?;
         Ok(value)
     }
 
     /// Reads bytes from byte `at` on.
-    pub(crate) fn read_bytes(self, at: usize, out: &mut [u8]) -> Look<()> {
+    pub fn read_bytes(self, at: usize, out: &mut [u8]) -> Look<()> {
         if at.is_multiple_of(WORD) {
             return self.read(at / WORD, out);
         }
@@ -138,7 +148,7 @@ impl<'a> Cells<'a> {
     }
 
     /// Writes bytes from byte `at` on, and leaves those around them as they are.
-    pub(crate) fn write_bytes(self, at: usize, bytes: &[u8]) -> Look<()> {
+    pub fn write_bytes(self, at: usize, bytes: &[u8]) -> Look<()> {
         if at.is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD) {
             return self.write(at / WORD, bytes);
         }

@@ -83,7 +83,7 @@ macro_rules! item_questions {
             unsafe { self.$view.item.is_long() }
         }
 
-        /// Whether it is a structured item ([`crate::structured`]), whose content is
+        /// Whether it is a structured item (`millpond::structured`), whose content is
         /// read through its type: its value is empty.
         pub fn is_structured(&self) -> bool {
             // SAFETY: the duty of whoever made the view.
@@ -91,6 +91,7 @@ macro_rules! item_questions {
         }
 
         /// The words of a structured item.
+        #[inline]
         pub(crate) fn words(&self) -> Option<&[AtomicU32]> {
             // SAFETY: the duty of whoever made the view; a view by protection alone is not written
             // through.
@@ -159,6 +160,7 @@ macro_rules! item_questions {
         }
 
         /// Whether it still is the item of its key.
+        #[inline]
         pub fn is_current(&self) -> bool {
             self.$view.item.state().is_indexed()
         }
@@ -440,6 +442,7 @@ impl<'c> WriteHandle<'c> {
     }
 
     /// The words of a structured item.
+    #[inline]
     pub(crate) fn words(&self) -> Option<&[AtomicU32]> {
         // SAFETY: the handle holds the only reference.
         unsafe { self.item.tail() }

@@ -1,7 +1,7 @@
-//! What rooms above need to keep words in an item's tail: to make such an item, to reach its words,
-//! and to lock them.
+//! Items with a tail of words, for rooms above: allocation, access and locks.
 //!
-//! Whoever writes to words that others may see holds a reference to the item, and their stripe.
+//! A thread that writes to published words holds a reference to the item, and the lock of its
+//! stripe.
 
 mod locks;
 
@@ -17,7 +17,7 @@ use crate::find::Keys;
 use crate::handle::{Found, ReadHandle, WriteHandle};
 use crate::pools::PoolId;
 
-/// What may be an item with a tail.
+/// A handle of an item, which may have a tail.
 pub trait Tailed {
     /// The words of the tail. `None`: the item has none.
     fn tail(&self) -> Option<&[AtomicU32]>;
@@ -44,7 +44,7 @@ impl Tailed for WriteHandle<'_> {
     }
 }
 
-/// Makes an item with a tail of at least `bytes`, which the caller lays out.
+/// Allocates an item with a tail of at least `bytes` bytes, which the caller initialises.
 ///
 /// # Errors
 /// As for [`Cache::allocate`].
@@ -59,7 +59,7 @@ pub fn make<'c>(
     cache.core().make_item(pool, key, Body::Tail(bytes), options)
 }
 
-/// The longest tail that an item of the pool with a key of such a length may have, in bytes.
+/// The largest tail of an item of the pool with a key of `key_len` bytes, in bytes.
 ///
 /// # Errors
 /// [`crate::ErrorKind::NoSuchPool`].
@@ -67,19 +67,19 @@ pub fn largest(cache: &Cache, pool: PoolId, key_len: usize) -> Result<usize, Err
     cache.core().largest_tail(pool, key_len)
 }
 
-/// The locks and identifiers of all that lies in tails of the cache's items.
+/// The locks and identifiers of the cache's structures.
 #[inline]
 pub fn structures(cache: &Cache) -> &Structures {
     &cache.core().structures
 }
 
-/// Whether the item lies in this cache.
+/// Returns whether the item belongs to this cache.
 #[inline]
 pub fn is_of(item: &ReadHandle<'_>, cache: &Cache) -> bool {
     item.is_of(cache.core())
 }
 
-/// Notes that the item of a key, of this pool, was changed in place.
+/// Records that the item of a key of this pool was changed in place, for readers of changes.
 #[inline]
 pub fn note_change(keys: Keys<'_>, pool: PoolId, key: &[u8]) {
     keys.note_change(pool, key);

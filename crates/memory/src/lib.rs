@@ -1,0 +1,90 @@
+//! The cache in memory: pools, size classes, find, insert, chains, relocation, rebalancing,
+//! recovery, statistics and observers. Applications use it through `millpond`, whose documentation
+//! has its promises.
+//!
+//! Hidden modules are for the other rooms of the engine:
+//!
+//! - [`tail`] and [`cells`]: words that change in place, in an item's tail;
+//! - [`stores`]: memory that is charged to a cache but is not in slabs.
+//!
+//! Locks, in the order in which they may be taken: a stripe of the structured items, with none of
+//! the others below it; the names of pools, what is watched, the optimizer, a pool's `resizing`, a
+//! magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`; then that of a
+//! chain; a magazine, a pass over a class's stock, its lists, and with those nothing else; under
+//! any of the others, the event buffer or a pool's hot keys. None is held while user code runs, but
+//! for [`Lifecycle::may_evict`], and handles may be dropped anywhere.
+
+mod allocate;
+mod attach;
+mod cache;
+#[doc(hidden)]
+pub mod cells;
+mod chain;
+mod class;
+mod config;
+mod error;
+mod find;
+mod handle;
+mod idle;
+mod insert;
+mod iterate;
+mod keyspace;
+mod large;
+mod life;
+mod magazine;
+mod maintenance;
+mod owned;
+mod pick;
+mod plant;
+mod policy;
+mod pool;
+mod pools;
+mod reap;
+mod rebalance;
+mod recover;
+mod release;
+mod relocate;
+mod remove;
+mod resize;
+mod room;
+mod share;
+mod sizes;
+mod slot;
+mod stats;
+#[doc(hidden)]
+pub mod stores;
+#[doc(hidden)]
+pub mod tail;
+mod touch;
+mod tune;
+mod upkeep;
+mod vacant;
+pub mod watch;
+mod wheel;
+
+pub use ::rebalance::{sizing, strategy};
+#[doc(hidden)]
+pub use allocate::check_place;
+pub use attach::{AttachedPool, ReadOnlyCache, Seen, Snapshot, Walked};
+pub use base::{ByteSize, Clock, Ledger, Part};
+pub use cache::Cache;
+pub use chain::{Link, LinkHandle, Links};
+pub use config::{CacheConfig, Expiry, ItemOptions, ItemTag, PoolConfig, SizeClassConfig};
+pub use error::{Error, ErrorKind};
+pub use evict::PolicyKind;
+pub use find::Keys;
+pub use handle::{Found, ReadHandle, WriteHandle};
+pub use iterate::{Held, Items, Place, Step};
+pub use large::{MAX_VALUE_BYTES, Piece, Pieces, ValueWriter};
+pub use life::{Departed, Lifecycle, RemovalCause};
+pub use maintenance::{MaintenanceStatus, MaintenanceThread};
+pub use owned::OwnedHandle;
+pub use pools::PoolId;
+pub use recover::Recovered;
+pub use remove::PoolRemoval;
+pub use share::Reclaimed;
+pub use stats::{CacheStats, ClassStats, PoolStats, QueueStats};
+pub use tune::Tuned;
+
+/// Longest key, in bytes.
+pub const MAX_KEY_BYTES: usize = slab::item::MAX_KEY_BYTES;
