@@ -38,7 +38,6 @@ pub mod compact;
 mod load;
 pub mod monitor;
 pub mod negative;
-pub mod structured;
 pub mod typed;
 
 pub use load::{
@@ -54,6 +53,9 @@ pub use memory::{
     Reclaimed, Recovered, RemovalCause, Seen, SizeClassConfig, Snapshot, Step, Tuned, ValueWriter, Walked,
     WriteHandle, sizing, strategy, watch,
 };
+
+#[doc(inline)]
+pub use ::structured;
 
 /// The example of the README, so that it compiles.
 #[cfg(doctest)]

@@ -21,7 +21,7 @@ use memory::PoolId;
 use memory::cells::{Cells as Tail, Corrupt, Look};
 
 /// A map from plain data to plain data or byte strings, in an item of the cache: see
-/// [`crate::structured`].
+/// [the module](crate).
 ///
 /// ```
 /// use millpond::structured::{Map, StructureOptions};
@@ -73,7 +73,7 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
     /// The value of `key`.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Gone`].
+    /// [`memory::ErrorKind::Gone`].
     pub fn get(&self, key: &K) -> Result<Option<V::Owned>, Error> {
         Ok(self.handle.read(|tail| self.value(tail, key))?.1)
     }
@@ -81,7 +81,7 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
     /// Whether `key` has a value.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Gone`].
+    /// [`memory::ErrorKind::Gone`].
     pub fn contains(&self, key: &K) -> Result<bool, Error> {
         Ok(self.handle.read(|tail| self.find(tail, bytes_of(key)))?.1.is_some())
     }
@@ -89,8 +89,8 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
     /// Sets the value of `key` and returns what it was.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Gone`]; [`crate::ErrorKind::TooLarge`] where one item cannot hold it
-    /// all, and [`crate::ErrorKind::OutOfMemory`] where there is no room to grow: then the map is
+    /// [`memory::ErrorKind::Gone`]; [`memory::ErrorKind::TooLarge`] where one item cannot hold it
+    /// all, and [`memory::ErrorKind::OutOfMemory`] where there is no room to grow: then the map is
     /// as it was.
     pub fn insert(&self, key: &K, value: &V) -> Result<Option<V::Owned>, Error> {
         self.put(None, key, value).map(Option::flatten)
@@ -99,7 +99,7 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
     /// Removes `key` and returns its value.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Gone`].
+    /// [`memory::ErrorKind::Gone`].
     pub fn remove(&self, key: &K) -> Result<Option<V::Owned>, Error> {
         self.change(None, |tail| self.take(tail, key).map(Change::Done)).map(Option::flatten)
     }

@@ -5,7 +5,7 @@
 //! runs without a lock and again where somebody wrote meanwhile; writing is a list of [`Edit`]s,
 //! made as one step if nothing has changed since the reading that they come from. So every change
 //! that depends on what is there is a reading, a decision with no lock held, and an attempt
-//! (invariant 7 of [`crate::structured`]).
+//! (invariant 7 of [the module](crate)).
 //!
 //! ```
 //! use millpond::structured::{Collection, CollectionKind, Edit};
@@ -25,7 +25,7 @@
 //! # }
 //! ```
 //!
-//! Invariants, beside those of [`crate::structured`]:
+//! Invariants, beside those of [the module](crate):
 //! 9. A collection has an entry. One that has none any more is gone: nobody adds to it, who finds
 //!    it removes it.
 //! 10. Nothing is written before it is known that all of it fits, as it lies, or in a copy that
@@ -100,7 +100,7 @@ pub struct Member {
     pub score: f64,
 }
 
-/// A collection that an item holds: see the [module](crate::structured). It is the collection of
+/// A collection that an item holds: see the [module](crate). It is the collection of
 /// this item, whatever the key has by now.
 pub struct Collection<'a> {
     cache: &'a Cache,

@@ -20,7 +20,7 @@ use memory::PoolId;
 use memory::cells::{Cells as Tail, Corrupt, Look};
 
 /// A map in the order of its keys, from plain data to plain data or byte strings, in an item of the
-/// cache: see [`crate::structured`].
+/// cache: see [the module](crate).
 ///
 /// The order is that of the keys' [`Ord`], which runs with no lock held.
 ///
@@ -83,7 +83,7 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
     /// The value of `key`.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Gone`].
+    /// [`memory::ErrorKind::Gone`].
     pub fn get(&self, key: &K) -> Result<Option<V::Owned>, Error> {
         let look =
             |tail: Tail<'_>| self.search(tail, key)?.1.map(|entry| self.value_of(tail, entry)).transpose();
@@ -93,7 +93,7 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
     /// Whether `key` has a value.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Gone`].
+    /// [`memory::ErrorKind::Gone`].
     pub fn contains(&self, key: &K) -> Result<bool, Error> {
         Ok(self.handle.read(|tail| self.search(tail, key))?.1.1.is_some())
     }
@@ -101,8 +101,8 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
     /// Sets the value of `key` and returns what it was.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Gone`]; [`crate::ErrorKind::TooLarge`] where one item cannot hold it
-    /// all, and [`crate::ErrorKind::OutOfMemory`] where there is no room to grow: then the map is
+    /// [`memory::ErrorKind::Gone`]; [`memory::ErrorKind::TooLarge`] where one item cannot hold it
+    /// all, and [`memory::ErrorKind::OutOfMemory`] where there is no room to grow: then the map is
     /// as it was.
     pub fn insert(&self, key: &K, value: &V) -> Result<Option<V::Owned>, Error> {
         loop {
@@ -116,7 +116,7 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
     /// Removes `key` and returns its value.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Gone`].
+    /// [`memory::ErrorKind::Gone`].
     pub fn remove(&self, key: &K) -> Result<Option<V::Owned>, Error> {
         loop {
             let (sequence, place) = self.handle.read(|tail| self.search(tail, key))?;
@@ -133,7 +133,7 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
     /// To go on, ask for what is behind the last one.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Gone`].
+    /// [`memory::ErrorKind::Gone`].
     pub fn range(&self, range: impl RangeBounds<K>, limit: usize) -> Result<Vec<(K, V::Owned)>, Error> {
         let (start, end) = (range.start_bound(), range.end_bound());
         let look = |tail: Tail<'_>| {
@@ -160,7 +160,7 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
     /// The entry with the least key.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Gone`].
+    /// [`memory::ErrorKind::Gone`].
     pub fn first(&self) -> Result<Option<(K, V::Owned)>, Error> {
         Ok(self.range(.., 1)?.pop())
     }
@@ -168,7 +168,7 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
     /// The entry with the greatest key.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Gone`].
+    /// [`memory::ErrorKind::Gone`].
     pub fn last(&self) -> Result<Option<(K, V::Owned)>, Error> {
         let look = |tail: Tail<'_>| {
             let Some(last) = (tail.get(LEN)? as usize).checked_sub(1) else { return Ok(None) };

@@ -2,8 +2,8 @@
 
 use super::bag::Bag;
 use super::{CollectionKind, Member};
-use crate::structured::header::{DEADLINE, MARK};
-use crate::structured::value::read;
+use crate::header::{DEADLINE, MARK};
+use crate::value::read;
 use memory::cells::{Corrupt, Look};
 
 /// Slots of a directory that are tried before a draw takes the next entry there is.
@@ -195,7 +195,7 @@ impl View<'_> {
         if place >> PLACE_BITS != 0 || slots == 0 {
             return Ok((copies.copies, 0));
         }
-        let first = crate::structured::map::home(place << (u64::BITS - PLACE_BITS), slots);
+        let first = crate::map::home(place << (u64::BITS - PLACE_BITS), slots);
         // Entries stand at their home or behind it, up to the next empty slot, and begin again at
         // the start.
         for at in first..2 * slots {
@@ -206,7 +206,7 @@ impl View<'_> {
                     let is_wrapped = at >= slots;
                     // What is met at the start although its home is near the end comes with the
                     // end.
-                    let home = crate::structured::map::home(hash, slots);
+                    let home = crate::map::home(hash, slots);
                     let is_due = if is_wrapped { home > slot } else { home <= slot };
                     if is_due && hash >> (u64::BITS - PLACE_BITS) >= place {
                         copies.add(entry)?;

@@ -34,18 +34,18 @@
 //! One item holds it all, so that a structure has room for at most what the largest chunk of its
 //! pool has: 4 MiB by default. A map that is full is copied, without the gaps that removals left,
 //! to a larger item that takes its place; beyond the largest chunk an insertion fails with
-//! [`crate::ErrorKind::TooLarge`].
+//! [`memory::ErrorKind::TooLarge`].
 //!
 //! A handle names a key and the one structure that it was opened for, wherever that lies: each call
-//! finds it anew (as [`crate::Keys::find_with`] does: an access in the eyes of the eviction
+//! finds it anew (as [`memory::Keys::find_with`] does: an access in the eyes of the eviction
 //! policy), and no memory is held between calls. Where the structure was evicted, removed, replaced
-//! or has expired, calls fail with [`crate::ErrorKind::Gone`], also where another structure has the
-//! key by now: what was put into the one is not in the other. Handles may be cloned and shared by
-//! threads. Calls are linearizable; readers take no lock unless writers keep them from it, and
+//! or has expired, calls fail with [`memory::ErrorKind::Gone`], also where another structure has
+//! the key by now: what was put into the one is not in the other. Handles may be cloned and shared
+//! by threads. Calls are linearizable; readers take no lock unless writers keep them from it, and
 //! writers lock one of 64 stripes for the time of one change.
 //!
 //! To a plain find a structured item is one with an empty value
-//! ([`crate::ReadHandle::is_structured`]).
+//! ([`memory::ReadHandle::is_structured`]).
 //!
 //! Invariants:
 //! 1. A structure is the tail of its item (invariant 6 of `slab::item`): nobody ever has a plain
@@ -69,6 +69,8 @@
 //! 8. The identity of a structure is given out once (a random beginning in each process, and then
 //!    by ones), and growth keeps it.
 
+#![forbid(unsafe_code)]
+
 /// What every structure can say of itself.
 macro_rules! all_structures {
     () => {
@@ -80,7 +82,7 @@ macro_rules! all_structures {
         /// How many entries, or elements, there are.
         ///
         /// # Errors
-        /// [`crate::ErrorKind::Gone`].
+        /// [`memory::ErrorKind::Gone`].
         pub fn len(&self) -> Result<usize, Error> {
             Ok(self.handle.read(|tail| Ok(tail.get(LEN)? as usize))?.1)
         }
@@ -88,7 +90,7 @@ macro_rules! all_structures {
         /// Whether there is none.
         ///
         /// # Errors
-        /// [`crate::ErrorKind::Gone`].
+        /// [`memory::ErrorKind::Gone`].
         pub fn is_empty(&self) -> Result<bool, Error> {
             Ok(self.len()? == 0)
         }
@@ -147,7 +149,7 @@ macro_rules! whole_map {
             /// The map that the key has. `None`: it has no item.
             ///
             /// # Errors
-            /// [`crate::ErrorKind::WrongType`] where its item is no such map with keys and values
+            /// [`memory::ErrorKind::WrongType`] where its item is no such map with keys and values
             /// of these sizes.
             pub fn open(cache: &Cache, pool: PoolId, key: &[u8]) -> Result<Option<Self>, Error> {
                 let handle = Handle::open(cache, pool, key, Self::ENTRIES.shape())?;
@@ -179,7 +181,7 @@ macro_rules! whole_map {
             /// All entries, as they were at one moment: copied at once.
             ///
             /// # Errors
-            /// [`crate::ErrorKind::Gone`].
+            /// [`memory::ErrorKind::Gone`].
             pub fn entries(&self) -> Result<Vec<(K, V::Owned)>, Error> {
                 let look = |tail: Tail<'_>| {
                     directory(tail, Self::ENTRIES.shape().kind)?
@@ -192,7 +194,7 @@ macro_rules! whole_map {
             /// What it takes.
             ///
             /// # Errors
-            /// [`crate::ErrorKind::Gone`].
+            /// [`memory::ErrorKind::Gone`].
             pub fn usage(&self) -> Result<Usage, Error> {
                 self.handle.usage(|tail| Self::ENTRIES.usage(tail))
             }
@@ -200,7 +202,7 @@ macro_rules! whole_map {
             /// Removes all entries, as one step. The item stays as large as it is.
             ///
             /// # Errors
-            /// [`crate::ErrorKind::Gone`].
+            /// [`memory::ErrorKind::Gone`].
             pub fn clear(&self) -> Result<(), Error> {
                 let clear = |tail: Tail<'_>| Self::ENTRIES.clear(tail).map(Change::Done);
                 self.handle.write(None, clear, |_, _, _| Err(Corrupt)).map(drop)
@@ -209,8 +211,8 @@ macro_rules! whole_map {
             /// Copies it to the smallest item that holds it, without garbage.
             ///
             /// # Errors
-            /// [`crate::ErrorKind::Gone`]; [`crate::ErrorKind::OutOfMemory`] where there is no room
-            /// for the copy: then the map is as it was.
+            /// [`memory::ErrorKind::Gone`]; [`memory::ErrorKind::OutOfMemory`] where there is no
+            /// room for the copy: then the map is as it was.
             pub fn compact(&self) -> Result<(), Error> {
                 let (_, room) = self.handle.read(|tail| Self::ENTRIES.taken(tail))?;
                 self.handle.rebuild(Self::ENTRIES.tail_words(room), |from, to| self.rebuild(from, to, room))
@@ -242,7 +244,7 @@ use memory::Expiry;
 /// How a structure is made.
 #[derive(Clone, Copy, Debug)]
 pub struct StructureOptions {
-    /// When it expires, as a whole. Default: never. [`crate::Keys::touch`] changes it.
+    /// When it expires, as a whole. Default: never. [`memory::Keys::touch`] changes it.
     pub expiry: Expiry,
     /// How many entries it is to have room for at once; it grows beyond. Default 16. Ignored by
     /// arrays.

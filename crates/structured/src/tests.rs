@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::{Cache, CacheConfig, ErrorKind, PoolConfig, PoolId};
+use memory::{Cache, CacheConfig, ErrorKind, PoolConfig, PoolId};
 
 fn map() -> (Cache, PoolId, Map<u32, u64>) {
     let cache = Cache::new(CacheConfig::default()).expect("valid");
@@ -20,12 +20,12 @@ fn map() -> (Cache, PoolId, Map<u32, u64>) {
 }
 
 thread_local! {
-    /// What this thread does between the copying of a structure and its taking the place of the old
-    /// one.
+    /// The code that this thread runs after it has copied a structure and before the copy replaces
+    /// the old one.
     static INTERRUPTION: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
 }
 
-/// Has the next copying of this thread interrupted by this, before the copy takes its place.
+/// Runs `interruption` at the next copying of this thread, before the copy replaces the old one.
 fn interrupt(interruption: impl FnOnce() + 'static) {
     INTERRUPTION.set(Some(Box::new(interruption)));
 }

@@ -12,7 +12,7 @@ use memory::PoolId;
 use memory::cells::{Cells as Tail, Corrupt, Look, words_for};
 use memory::{Error, ErrorKind};
 
-/// A number of elements of plain data, in an item of the cache: see [`crate::structured`].
+/// A number of elements of plain data, in an item of the cache: see [the module](crate).
 ///
 /// ```
 /// use millpond::structured::{Array, StructureOptions};
