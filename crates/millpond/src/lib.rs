@@ -34,12 +34,16 @@
 //! No lock is held while user code runs, but for [`Lifecycle::may_evict`], and handles may be
 //! dropped anywhere. The crates that this one shows say in which order they take their locks.
 
-pub mod compact;
+#![forbid(unsafe_code)]
+
 mod load;
 pub mod monitor;
-pub mod negative;
 pub mod typed;
 
+#[doc(inline)]
+pub use ::compact::{compact, negative};
+#[doc(inline)]
+pub use ::structured;
 pub use load::{
     Fetched, Job, LoadError, LoadOptions, LoadStats, Loaded, Loader, OnTimeout, Origin, OwnedValue, Task,
     Value,
@@ -53,9 +57,6 @@ pub use memory::{
     Reclaimed, Recovered, RemovalCause, Seen, SizeClassConfig, Snapshot, Step, Tuned, ValueWriter, Walked,
     WriteHandle, sizing, strategy, watch,
 };
-
-#[doc(inline)]
-pub use ::structured;
 
 /// The example of the README, so that it compiles.
 #[cfg(doctest)]

@@ -37,8 +37,6 @@
 //!    the cache when the load ends.
 //! 3. No lock is held while a loader runs.
 
-#![forbid(unsafe_code)]
-
 mod asynchronous;
 mod flight;
 mod owned;
@@ -52,8 +50,8 @@ use std::sync::Arc;
 
 use base::counter::Counters;
 
-use crate::negative::NegativeCache;
 pub use asynchronous::Task;
+use compact::negative::NegativeCache;
 use flight::Flights;
 use memory::Cache;
 use memory::PoolId;

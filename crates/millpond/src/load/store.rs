@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::negative::Ticket;
+use compact::negative::Ticket;
 use memory::Error;
 use memory::check_place;
 use memory::{Expiry, ItemOptions};

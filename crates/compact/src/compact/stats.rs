@@ -1,4 +1,4 @@
-//! What the cache sees of a compact cache: its memory and its statistics.
+//! A compact cache as a store of its host: memory and statistics.
 
 use super::store::{EVICTIONS, HITS, INSERTS, MISSES, REMOVED, REPLACED, RESIZES, Store};
 use memory::stores::CompactStats;

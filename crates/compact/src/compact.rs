@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! Its memory comes from the cache's ([`crate::Part::Compact`] of the ledger): making one, and
+//! Its memory comes from the cache's ([`memory::Part::Compact`] of the ledger): making one, and
 //! letting it grow, takes slabs from pools where nothing is free; where the cache shrinks and no
 //! pool has a slab left to give, compact caches shrink.
 //!
@@ -113,7 +113,7 @@ type Updated<V> = Option<Option<V>>;
 impl<K: Pod, V: Pod> CompactCache<K, V> {
     const FORM: Form = Form::new(size_of::<K>(), size_of::<V>());
 
-    /// Makes an empty one. May take slabs away: not to be called from a [`crate::Lifecycle`].
+    /// Makes an empty one. May take slabs away: not to be called from a [`memory::Lifecycle`].
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for sizes out of range, [`ErrorKind::System`] where no address space
@@ -282,7 +282,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
 
     /// Changes its memory, on the calling thread, while it is used. What does not fit any more
     /// leaves by the order of use. May take slabs away: not to be called from a
-    /// [`crate::Lifecycle`].
+    /// [`memory::Lifecycle`].
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for less than a bucket or more than [`CompactConfig::max_memory`];
