@@ -317,17 +317,32 @@ impl Core {
     /// Gives the chunks of all magazines, and of the stock, back to the class; those that are still
     /// read stay. The caller holds no magazine.
     pub(crate) fn empty_magazines(&self, class: &Class) {
-        for magazine in class.magazines.all() {
-            let mut magazine: MutexGuard<'_, Magazine> = magazine.lock();
-            let mut inner = class.inner.lock();
-            self.fold(class, &mut inner, &mut magazine);
-            for ptr in magazine.ready.drain(..) {
-                inner.free(self, ptr);
-            }
-            inner.settle(self);
-            drop(inner);
-            class.stock.append(&self.pins, &mut magazine.freed);
+        class.magazines.all().for_each(|magazine| self.empty_magazine(class, &mut magazine.lock()));
+        self.empty_stock(class);
+    }
+
+    /// Does the same with the stock, and the magazines that no thread uses right now.
+    pub(crate) fn empty_idle_magazines(&self, class: &Class) {
+        let idle = class.magazines.all().filter_map(Mutex::try_lock);
+        idle.for_each(|mut magazine| self.empty_magazine(class, &mut magazine));
+        self.empty_stock(class);
+    }
+
+    /// Gives the chunks of a magazine back to the class, and those that may still be read to its
+    /// stock.
+    fn empty_magazine(&self, class: &Class, magazine: &mut Magazine) {
+        let mut inner = class.inner.lock();
+        self.fold(class, &mut inner, magazine);
+        for ptr in magazine.ready.drain(..) {
+            inner.free(self, ptr);
         }
+        inner.settle(self);
+        drop(inner);
+        class.stock.append(&self.pins, &mut magazine.freed);
+    }
+
+    /// Gives the chunks of the stock that nobody reads any more back to the class.
+    fn empty_stock(&self, class: &Class) {
         let unread = class.stock.take_out(&self.pins, 0);
         let mut inner = class.inner.lock();
         unread.into_iter().for_each(|ptr| inner.free(self, ptr));

@@ -54,8 +54,13 @@ impl Cache {
             let round = pool.upkeep.begin_round();
             if round.folds {
                 for (_, class) in pool.used_classes() {
-                    if !self.core().fold_idle_magazines(class).is_complete {
+                    let folded = self.core().fold_idle_magazines(class);
+                    if !folded.is_complete {
                         pool.upkeep.note_work();
+                    }
+                    // In a small class they may have all chunks, which then serve nobody.
+                    if folded.chunks > 0 && class.items() == 0 {
+                        self.core().empty_idle_magazines(class);
                     }
                     class.end_filling(self.core());
                 }

@@ -281,7 +281,7 @@ impl Core {
         amount: Amount,
         taking: &mut Taking,
     ) -> Option<u8> {
-        if let Some(number) = self.release_vacant_from(pool, except, amount, taking) {
+        if let Some((number, _)) = self.release_vacant_from(pool, except, amount, taking) {
             return Some(number);
         }
         let mut candidates: Vec<_> = pool

@@ -32,6 +32,12 @@ use crate::release::{Amount, Taking, Why};
 const MOST_LOOKED_AT: usize = 8;
 /// Classes that do without vacant memory after one has looked for it in vain.
 const AFTER_VAIN: u32 = 64;
+/// How often a class takes from others at a time, at most: each gives what it has, which is little
+/// in small classes.
+const MOST_TAKEN_FROM: usize = 64;
+/// How often as much is taken again if it does not make a run: with the metadata of the run's
+/// items it may be too little.
+const MOST_ROUNDS: u32 = 4;
 
 /// The number of vacant chunks of a class.
 fn vacant_in(inner: &Inner) -> u64 {
@@ -41,7 +47,7 @@ fn vacant_in(inner: &Inner) -> u64 {
 impl Class {
     /// Brings the count of its vacant memory up to date.
     pub(crate) fn note_vacant(&self, core: &Core, inner: &Inner) {
-        let bytes = vacant_bytes(self.info.chunk_bytes, vacant_in(inner));
+        let bytes = vacant_bytes(self.info.chunk_bytes, inner.chunks.chunks(), vacant_in(inner));
         let before = self.vacant_bytes.load(Ordering::Relaxed);
         if bytes != before {
             self.vacant_bytes.store(bytes, Ordering::Relaxed);
@@ -102,7 +108,14 @@ impl Core {
             return false;
         }
         let wanted = class.bytes_to_take();
-        if self.release_vacant(pool, class, wanted) {
+        let mut turns = MOST_TAKEN_FROM;
+        for _ in 0..MOST_ROUNDS {
+            // Small chunks need more metadata than the large ones whose memory they get.
+            let free = self.ledger.free() + self.arena.free_unit_bytes();
+            let lacking = self.metadata_to_come().saturating_sub(free);
+            if self.release_vacant(pool, class, wanted + lacking, &mut turns) == 0 {
+                break;
+            }
             self.free_retired_runs();
             if self.grow(pool, class, wanted) > 0
                 || self.bring_together() && self.grow(pool, class, wanted) > 0
@@ -110,45 +123,66 @@ impl Core {
                 return true;
             }
         }
-        self.vacant.note_vain(AFTER_VAIN);
+        // If it has taken from as many as it may, the next one goes on with that.
+        if turns > 0 {
+            self.vacant.note_vain(AFTER_VAIN);
+        }
         false
     }
 
     /// Has classes of the pool, or of others if its limits allow it more, give back about `bytes`
-    /// of vacant memory, for `class`.
-    fn release_vacant(&self, pool: &Pool, class: &Class, bytes: u64) -> bool {
-        let mut taking = Taking::new(Why::Moved, 0);
-        // A pool in which somebody else takes memory is passed over.
-        let mut gives = |pool: &Pool, except: Option<u8>, amount: Amount| {
-            pool.upkeep.vacant.bytes() > 0
-                && pool.resizing.try_lock().is_some_and(|_resizing| {
-                    self.release_vacant_from(pool, except, amount, &mut taking).is_some()
-                })
-        };
-        if gives(pool, Some(class.info.class), Amount::about(bytes)) {
-            return true;
-        }
-        if pool.room_bytes() < class.least_bytes() {
-            return false;
+    /// of vacant memory, for `class`, in at most `turns`. Returns how much it was.
+    fn release_vacant(&self, pool: &Pool, class: &Class, bytes: u64, turns: &mut usize) -> u64 {
+        let mut released = self.release_vacant_of(pool, Some(class.info.class), Amount::about(bytes), turns);
+        if released >= bytes || pool.room_bytes().saturating_add(released) < class.least_bytes() {
+            return released;
         }
         let pools = self.pools.all();
-        let mut others = pools.iter().filter(|other| other.number != pool.number && !other.is_leaving());
-        others.any(|other| {
+        let others = pools.iter().filter(|other| other.number != pool.number && !other.is_leaving());
+        for other in others {
             let over = other.slab_bytes().saturating_sub(other.reserve_bytes());
-            over > 0 && gives(other, None, Amount { bytes: bytes.min(over), most_bytes: over })
-        })
+            let lacking = bytes - released;
+            if over > 0 {
+                let amount = Amount { bytes: lacking.min(over), most_bytes: over };
+                released += self.release_vacant_of(other, None, amount, turns);
+            }
+            if released >= bytes || *turns == 0 {
+                break;
+            }
+        }
+        released
+    }
+
+    /// Has classes of the pool other than `except` give back about as much vacant memory as
+    /// `amount` says, in at most `turns`. Passes over a pool in which somebody else takes memory.
+    /// Returns how much it was.
+    fn release_vacant_of(&self, pool: &Pool, except: Option<u8>, amount: Amount, turns: &mut usize) -> u64 {
+        if pool.upkeep.vacant.bytes() == 0 {
+            return 0;
+        }
+        let Some(_resizing) = pool.resizing.try_lock() else { return 0 };
+        let mut taking = Taking::new(Why::Moved, 0);
+        let mut released = 0;
+        while released < amount.bytes && *turns > 0 {
+            let bytes = amount.bytes - released;
+            let amount = Amount { bytes, most_bytes: amount.most_bytes.saturating_sub(released) };
+            let Some((_, more)) = self.release_vacant_from(pool, except, amount, &mut taking) else { break };
+            released += more;
+            *turns -= 1;
+        }
+        released
     }
 
     /// Takes about as much as `amount` says from the class of the pool, other than `except`, in
     /// which most is vacant, or from the next one. Evicts nothing, and waits for nobody. Returns
-    /// the number of the class. The caller holds the pool's `resizing`.
+    /// the number of the class, and how much it gave. The caller holds the pool's `resizing`.
     pub(crate) fn release_vacant_from(
         &self,
         pool: &Pool,
         except: Option<u8>,
         amount: Amount,
         taking: &mut Taking,
-    ) -> Option<u8> {
+    ) -> Option<(u8, u64)> {
         if pool.upkeep.vacant.bytes() == 0 {
             return None;
         }
@@ -159,8 +193,10 @@ impl Core {
             .filter(|class| Some(class.info.class) != except && vacant(class) > 0)
             .collect();
         classes.sort_by_key(|class| std::cmp::Reverse(vacant(class)));
-        let gives = |class: &&Class| self.release_vacant_runs(pool, class, amount, taking) > 0;
-        classes.into_iter().find(gives).map(|class| class.info.class)
+        classes.into_iter().find_map(|class| {
+            let released = self.release_vacant_runs(pool, class, amount, taking);
+            (released > 0).then_some((class.info.class, released))
+        })
     }
 
     /// Has the class give back runs that can leave without an eviction, of about `amount` together.

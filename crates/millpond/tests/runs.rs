@@ -248,6 +248,43 @@ fn memory_of_removed_items_serves_other_sizes_before_an_eviction() {
     }
 }
 
+/// The same of many pools whose classes have a few KiB each.
+#[test]
+fn memory_of_removed_items_of_many_small_pools_serves_other_sizes() {
+    for seed in 11..14 {
+        let cache = cache(ByteSize::mib(32));
+        let pools = pools(&cache, 100);
+        let put_all = |keys: u32, least: f64, most: f64| {
+            let mut rng = seeded(seed);
+            for key in 0..keys {
+                for pool in &pools {
+                    let len = 10_f64.powf(rng.random_range(least.log10()..most.log10())) as usize;
+                    let item = cache.allocate(*pool, &key.to_le_bytes(), len, &ItemOptions::default());
+                    cache.put(item.expect("memory"));
+                }
+            }
+        };
+        let remove_all = |keys: u32| {
+            for key in 0..keys {
+                for pool in &pools {
+                    assert!(cache.keys(*pool).remove(&key.to_le_bytes()), "{key} is there, seed {seed}");
+                }
+            }
+            // A class with one chunk has it in a magazine until then.
+            cache.maintain().expect("there is memory");
+        };
+        put_all(1_000, 20.0, 300.0);
+        remove_all(1_000);
+        put_all(14, 2e3, 3e4);
+        remove_all(14);
+        put_all(1_000, 20.0, 300.0);
+        let evictions: u64 = cache.stats().pools.iter().map(|pool| pool.sum(|class| class.evictions)).sum();
+        assert_eq!(evictions, 0, "seed {seed}");
+        assert!(cache.ledger().total() <= 32 << 20);
+        cache.validate();
+    }
+}
+
 #[test]
 fn threads_that_fill_an_empty_cache_at_once_evict_nothing() {
     for round in 0..5 {

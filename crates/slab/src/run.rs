@@ -180,9 +180,11 @@ pub fn step_for(pool_bytes: u64) -> u64 {
 /// The part of its chunks that a class keeps free, and how many it keeps at least.
 const KEPT_PART: u64 = 16;
 const LEAST_KEPT: u64 = 4;
-/// The vacant memory of a class is counted in steps of this many bytes, so that sums of it seldom
-/// change.
-const VACANT_STEP_BYTES: u64 = 64 << 10;
+/// The vacant memory of a class is counted in steps of this part of its memory, so that sums of it
+/// seldom change: at most 64 KiB, and so little at least that each run counts.
+const STEPS_OF_VACANT: u64 = 16;
+const MOST_VACANT_STEP_BYTES: u64 = 64 << 10;
+const LEAST_VACANT_STEP_BYTES: u64 = UNIT_BYTES as u64 / 2;
 /// A class takes this part of its memory at a time, as when it grows.
 const PART_TO_TAKE: u64 = 4;
 
@@ -193,9 +195,12 @@ pub fn vacant_chunks(chunks: u64, free: u64, filling: u64) -> u64 {
     free.saturating_sub(kept.max(filling))
 }
 
-/// The bytes of `vacant` chunks as they are counted: in steps of 64 KiB.
-pub fn vacant_bytes(chunk_bytes: u32, vacant: u64) -> u64 {
-    vacant * u64::from(chunk_bytes) / VACANT_STEP_BYTES * VACANT_STEP_BYTES
+/// The bytes of `vacant` chunks of a class that has `chunks` as they are counted: in steps of about
+/// a sixteenth of the class's memory, from 2 to 64 KiB.
+pub fn vacant_bytes(chunk_bytes: u32, chunks: u64, vacant: u64) -> u64 {
+    let step = (chunks * u64::from(chunk_bytes) / STEPS_OF_VACANT).max(1);
+    let step = (1 << step.ilog2()).clamp(LEAST_VACANT_STEP_BYTES, MOST_VACANT_STEP_BYTES);
+    vacant * u64::from(chunk_bytes) / step * step
 }
 
 /// The vacant memory of others that a class of `chunks` takes at a time, in bytes: a quarter of its
@@ -246,6 +251,22 @@ mod tests {
         assert_eq!(units_to_grow(64, 8 << 20, 1 << 20), 16, "the rest is shared finely");
         assert_eq!(units_to_grow(SLAB_BYTES as u32, 0, 0), UNITS);
         assert_eq!(units_to_grow(2 << 20, 0, plenty), 512);
+    }
+
+    #[test]
+    fn each_run_of_a_class_counts_as_vacant_if_it_is() {
+        for units in 1..=FREE_UNITS {
+            for chunk_bytes in [64, 72, 1_000, 2_048, 2_056, 4_096, 4_104, 12_000, 100_000] {
+                let chunks = u64::from(units * UNIT_BYTES as u32 / chunk_bytes);
+                // Of one run, and of one of sixteen.
+                for all in [chunks, 16 * chunks] {
+                    let counted = vacant_bytes(chunk_bytes, all, chunks);
+                    assert_eq!(counted > 0, chunks > 0, "{units} units of chunks of {chunk_bytes}");
+                    assert!(counted <= chunks * u64::from(chunk_bytes));
+                }
+            }
+        }
+        assert_eq!(vacant_bytes(100, 1 << 20, 1_000), 65_536, "a large class counts in large steps");
     }
 
     proptest! {

@@ -65,7 +65,9 @@ impl Core {
     #[cold]
     pub(super) fn take_vacant_before_eviction(&self, pool: &Pool, class: &Class) {
         let free = self.ledger.free().saturating_sub(self.metadata_to_come()) + self.arena.free_unit_bytes();
-        if free.min(pool.room_bytes()) < class.bytes_to_take() {
+        // A run needs metadata besides, and the table of a split slab if free units lie apart.
+        let needed = 2 * class.bytes_to_take() + UNIT_TABLE_BYTES as u64;
+        if free.min(pool.room_bytes()) < needed {
             self.take_vacant(pool, class);
         } else {
             class.is_used_up.store(false, Ordering::Relaxed);
