@@ -35,7 +35,7 @@ use crate::tail::Structures;
 use crate::touch::touched::Touched;
 use crate::tune::Tuner;
 use crate::upkeep::Turn;
-use crate::vacant::count::Vacant;
+use crate::vacant::count::Sum;
 use crate::watch::Watch;
 
 /// Least memory of a cache: a slab, and what is around it.
@@ -90,7 +90,8 @@ pub(crate) struct Core {
     pub(crate) metadata_x100: AtomicU64,
     /// What queues and ghosts of all classes will yet take of that, in bytes.
     pub(crate) awaited_bytes: AtomicU64,
-    pub(crate) vacant: Vacant,
+    /// Vacant memory of all pools.
+    pub(crate) vacant: Sum,
     pub(crate) room: Room,
     pub(crate) idle: Idle,
     pub(crate) touched: Touched,
@@ -253,7 +254,7 @@ impl Cache {
                 chunks: AtomicU64::new(0),
                 metadata_x100: AtomicU64::new(0),
                 awaited_bytes: AtomicU64::new(0),
-                vacant: Vacant::default(),
+                vacant: Sum::default(),
                 room: Room::default(),
                 idle: Idle::default(),
                 touched: Touched::default(),

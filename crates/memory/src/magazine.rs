@@ -321,7 +321,7 @@ impl Core {
         self.empty_stock(class);
     }
 
-    /// Does the same with the stock, and the magazines that no thread uses right now.
+    /// Does the same, but passes over magazines that a thread uses right now.
     pub(crate) fn empty_idle_magazines(&self, class: &Class) {
         let idle = class.magazines.all().filter_map(Mutex::try_lock);
         idle.for_each(|mut magazine| self.empty_magazine(class, &mut magazine));
@@ -329,7 +329,7 @@ impl Core {
     }
 
     /// Gives the chunks of a magazine back to the class, and those that may still be read to its
-    /// stock.
+    /// retire list.
     fn empty_magazine(&self, class: &Class, magazine: &mut Magazine) {
         let mut inner = class.inner.lock();
         self.fold(class, &mut inner, magazine);
@@ -341,7 +341,7 @@ impl Core {
         class.stock.append(&self.pins, &mut magazine.freed);
     }
 
-    /// Gives the chunks of the stock that nobody reads any more back to the class.
+    /// Gives the chunks of the retire list that nobody reads any more back to the class.
     fn empty_stock(&self, class: &Class) {
         let unread = class.stock.take_out(&self.pins, 0);
         let mut inner = class.inner.lock();

@@ -298,7 +298,9 @@ impl Pool {
             bytes: self.slab_bytes(),
             reserve_bytes: self.reserve_bytes(),
             weight: self.weight.load(Ordering::Relaxed),
-            wants: self.wants_memory.load(Ordering::Relaxed),
+            // What is vacant in it comes first.
+            wants: self.wants_memory.load(Ordering::Relaxed)
+                && self.upkeep.vacant.bytes() < self.step_to_take(),
         }
     }
 

@@ -53,6 +53,7 @@ impl Cache {
         self.rebalance_those(|pool| {
             let round = pool.upkeep.begin_round();
             if round.folds {
+                pool.upkeep.vain.forget();
                 for (_, class) in pool.used_classes() {
                     let folded = self.core().fold_idle_magazines(class);
                     if !folded.is_complete {

@@ -313,7 +313,7 @@ impl Pool {
     }
 
     /// What it takes from others at a time, in bytes: more if it has a reserve to come to.
-    fn step_to_take(&self) -> u64 {
+    pub(crate) fn step_to_take(&self) -> u64 {
         let lacking = self.reserve_bytes().saturating_sub(self.slab_bytes()) / 4;
         step_for(self.slab_bytes()).max(lacking.min(SLAB_BYTES as u64))
     }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 
 use crate::pool::Pool;
 use crate::pools::AllPools;
-use crate::vacant::count::Sum;
+use crate::vacant::count::{Sum, Vain};
 
 /// Memory that a round over all pools moves, in bytes: a round that has moved this much stops, and
 /// the next one goes on from there.
@@ -60,6 +60,8 @@ pub(crate) struct Upkeep {
     converts: AtomicBool,
     /// Vacant memory of its classes.
     pub(crate) vacant: Sum,
+    /// Looks for vacant memory that were in vain.
+    pub(crate) vain: Vain,
 }
 
 /// What a round of maintenance does for a pool.

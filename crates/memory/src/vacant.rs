@@ -30,7 +30,7 @@ use crate::release::{Amount, Taking, Why};
 
 /// Runs of a class in which held items are looked for, at most.
 const MOST_LOOKED_AT: usize = 8;
-/// Classes that do without vacant memory after one has looked for it in vain.
+/// Looks for vacant memory that a pool does without after one was in vain.
 const AFTER_VAIN: u32 = 64;
 /// How often a class takes from others at a time, at most: each gives what it has, which is little
 /// in small classes.
@@ -41,7 +41,8 @@ const MOST_ROUNDS: u32 = 4;
 
 /// The number of vacant chunks of a class.
 fn vacant_in(inner: &Inner) -> u64 {
-    vacant_chunks(inner.chunks.chunks(), inner.chunks.free_chunks().into(), inner.filling)
+    let chunks = &inner.chunks;
+    vacant_chunks(chunks.info().chunk_bytes, chunks.chunks(), chunks.free_chunks().into(), inner.filling)
 }
 
 impl Class {
@@ -52,7 +53,7 @@ impl Class {
         if bytes != before {
             self.vacant_bytes.store(bytes, Ordering::Relaxed);
             self.upkeep.vacant.change(before, bytes);
-            core.vacant.sum.change(before, bytes);
+            core.vacant.change(before, bytes);
         }
     }
 
@@ -94,7 +95,7 @@ impl Core {
     /// Returns whether there is vacant memory for a class that has no free chunk any more.
     #[inline]
     pub(crate) fn has_vacant(&self) -> bool {
-        self.vacant.sum.bytes() > 0
+        self.vacant.bytes() > 0
     }
 
     /// Gives a class that is about to evict vacant memory of others, if there is any. Waits for
@@ -104,7 +105,7 @@ impl Core {
         class.is_used_up.store(false, Ordering::Relaxed);
         let may_have_some =
             pool.upkeep.vacant.bytes() > 0 || self.has_vacant() && pool.room_bytes() >= class.least_bytes();
-        if !may_have_some || self.vacant.does_without() {
+        if !may_have_some || pool.upkeep.vain.does_without() {
             return false;
         }
         let wanted = class.bytes_to_take();
@@ -113,19 +114,22 @@ impl Core {
             // Small chunks need more metadata than the large ones whose memory they get.
             let free = self.ledger.free() + self.arena.free_unit_bytes();
             let lacking = self.metadata_to_come().saturating_sub(free);
-            if self.release_vacant(pool, class, wanted + lacking, &mut turns) == 0 {
+            let released = self.release_vacant(pool, class, wanted + lacking, &mut turns);
+            if released == 0 {
                 break;
             }
             self.free_retired_runs();
-            if self.grow(pool, class, wanted) > 0
-                || self.bring_together() && self.grow(pool, class, wanted) > 0
+            // Others may have the rest, unless the pool has no more than its reserve.
+            let is_reserved = pool.slab_bytes() <= pool.reserve_bytes();
+            let bytes = if is_reserved { wanted.max(released) } else { wanted };
+            if self.grow(pool, class, bytes) > 0 || self.bring_together() && self.grow(pool, class, bytes) > 0
             {
                 return true;
             }
         }
         // If it has taken from as many as it may, the next one goes on with that.
         if turns > 0 {
-            self.vacant.note_vain(AFTER_VAIN);
+            pool.upkeep.vain.note(AFTER_VAIN);
         }
         false
     }

@@ -285,6 +285,64 @@ fn memory_of_removed_items_of_many_small_pools_serves_other_sizes() {
     }
 }
 
+/// A pool that has less than its reserve stores other sizes in its own memory, whatever others
+/// insert meanwhile, and takes none of theirs while it has vacant memory.
+#[test]
+fn vacant_memory_of_a_reserve_is_for_its_pool() {
+    for (neighbours, rounds) in [(0, 400), (1, u32::MAX), (2, 400), (10, u32::MAX)] {
+        let cache = cache(ByteSize::mib(64));
+        let other = cache.add_pool(PoolConfig::named("other")).expect("new");
+        let reserve = ByteSize::mib(24);
+        let pool = cache.add_pool(PoolConfig { reserve, ..PoolConfig::named("p") }).expect("new");
+        let put = |pool, key: u32, len: usize| {
+            let item = cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default());
+            cache.put(item.expect("memory"));
+        };
+        let evictions = |pool| cache.pool_stats(pool).expect("there").sum(|class| class.evictions);
+        (0..100_000).for_each(|key| put(pool, key, 100));
+        (0..50_000).for_each(|key| put(other, key, 1_000));
+        (0..100_000_u32).for_each(|key| assert!(cache.keys(pool).remove(&key.to_le_bytes())));
+        cache.maintain().expect("there is memory");
+        let (before, of_other) = (evictions(pool), evictions(other));
+        let mut next = 50_000;
+        for key in 0..3_500 {
+            if key % rounds == 0 {
+                cache.maintain().expect("there is memory");
+            }
+            put(pool, 1_000_000 + key, 3_000);
+            for _ in 0..neighbours {
+                put(other, next, 1_000);
+                next += 1;
+            }
+        }
+        assert_eq!(evictions(pool) - before, 0, "beside {neighbours} insertions");
+        if neighbours == 0 {
+            assert_eq!(evictions(other) - of_other, 0, "the neighbour's memory was not needed");
+        }
+        cache.validate();
+    }
+}
+
+/// A class of large chunks gives its memory as others do.
+#[test]
+fn memory_of_removed_large_items_serves_small_ones() {
+    let cache = cache(ByteSize::mib(64));
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    let put = |key: u32, len: usize| {
+        let item = cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default());
+        cache.put(item.expect("memory"));
+    };
+    let sizes = [2_000_000, 1_390_000, 1_040_000, 830_000, 690_000, 590_000, 520_000, 460_000];
+    for (key, len) in (0..).step_by(10).zip(sizes) {
+        (key..key + 5).for_each(|key| put(key, len));
+        (key..key + 4).for_each(|key: u32| assert!(cache.remove(&key.to_le_bytes())));
+    }
+    cache.maintain().expect("there is memory");
+    (1_000..43_000).for_each(|key| put(key, 1_000));
+    assert_eq!(cache.stats().pools[0].sum(|class| class.evictions), 0);
+    cache.validate();
+}
+
 #[test]
 fn threads_that_fill_an_empty_cache_at_once_evict_nothing() {
     for round in 0..5 {

@@ -177,9 +177,11 @@ pub fn step_for(pool_bytes: u64) -> u64 {
     step / UNIT_BYTES as u64 * UNIT_BYTES as u64
 }
 
-/// The part of its chunks that a class keeps free, and how many it keeps at least.
+/// The part of its chunks that a class keeps free; how many it keeps at least, or fewer if those
+/// are longer together.
 const KEPT_PART: u64 = 16;
 const LEAST_KEPT: u64 = 4;
+const LEAST_KEPT_BYTES: u64 = 64 << 10;
 /// The vacant memory of a class is counted in steps of this part of its memory, so that sums of it
 /// seldom change: at most 64 KiB, and so little at least that each run counts.
 const STEPS_OF_VACANT: u64 = 16;
@@ -189,9 +191,11 @@ const LEAST_VACANT_STEP_BYTES: u64 = UNIT_BYTES as u64 / 2;
 const PART_TO_TAKE: u64 = 4;
 
 /// The vacant ones of the `free` chunks of a class that has `chunks`: those beyond what it keeps
-/// for its next items. If it has items that is a sixteenth, and `filling` chunks in any case.
-pub fn vacant_chunks(chunks: u64, free: u64, filling: u64) -> u64 {
-    let kept = if free == chunks { 0 } else { (chunks / KEPT_PART).max(LEAST_KEPT) };
+/// for its next items. If it has items that is a sixteenth, and at least four that are 64 KiB
+/// together or one; and `filling` chunks in any case.
+pub fn vacant_chunks(chunk_bytes: u32, chunks: u64, free: u64, filling: u64) -> u64 {
+    let least = (LEAST_KEPT_BYTES / u64::from(chunk_bytes)).clamp(1, LEAST_KEPT);
+    let kept = if free == chunks { 0 } else { (chunks / KEPT_PART).max(least) };
     free.saturating_sub(kept.max(filling))
 }
 

@@ -65,7 +65,7 @@ impl Cache {
             assert_eq!(vacant, pool.upkeep.vacant.bytes(), "a pool counts its vacant memory");
             (all_bytes, all_vacant) = (all_bytes + bytes, all_vacant + vacant);
         }
-        assert_eq!(all_vacant, core.vacant.sum.bytes(), "the cache counts its vacant memory");
+        assert_eq!(all_vacant, core.vacant.bytes(), "the cache counts its vacant memory");
         assert_eq!(core.index.len(), indexed, "the index has an entry per item");
         let expected_x100 = core.metadata_x100.load(Ordering::Relaxed);
         assert_eq!(expected_x100, metadata_x100, "metadata is expected for the runs that there are");

@@ -1,4 +1,4 @@
-//! Sums of vacant memory, and the turns of those who look for some.
+//! Sums of vacant memory, and the turns of those who look for some in vain.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -20,23 +20,23 @@ impl Sum {
     }
 }
 
-/// Vacant memory of the cache.
+/// The number of looks for vacant memory that a pool yet does without.
 #[derive(Default)]
-pub(crate) struct Vacant {
-    pub(crate) sum: Sum,
-    /// Those who yet do without looking for some.
-    waits: AtomicU32,
-}
+pub(crate) struct Vain(AtomicU32);
 
-impl Vacant {
-    /// Returns whether this one does without, as another has looked in vain a moment ago.
+impl Vain {
+    /// Returns whether this look is done without, as one was in vain a moment ago.
     pub(super) fn does_without(&self) -> bool {
-        let waits = |waits: u32| waits.checked_sub(1);
-        self.waits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, waits).is_ok()
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |looks| looks.checked_sub(1)).is_ok()
     }
 
-    /// Has the next `count` do without.
-    pub(super) fn note_vain(&self, count: u32) {
-        self.waits.store(count, Ordering::Relaxed);
+    /// Has the next `count` looks done without.
+    pub(super) fn note(&self, count: u32) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+
+    /// Has the next look made.
+    pub(crate) fn forget(&self) {
+        self.0.store(0, Ordering::Relaxed);
     }
 }

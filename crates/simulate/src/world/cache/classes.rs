@@ -366,7 +366,7 @@ impl Class {
 
     /// Free chunks beyond those that the class keeps.
     fn vacant(&self) -> u64 {
-        vacant_chunks(self.chunks, self.chunks.saturating_sub(self.items), self.filling)
+        vacant_chunks(self.chunk, self.chunks, self.chunks.saturating_sub(self.items), self.filling)
     }
 
     fn vacant_bytes(&self) -> u64 {
