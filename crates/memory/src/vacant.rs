@@ -45,6 +45,22 @@ fn vacant_in(inner: &Inner) -> u64 {
     vacant_chunks(chunks.info().chunk_bytes, chunks.chunks(), chunks.free_chunks().into(), inner.filling)
 }
 
+/// Vacant memory that a class takes, in bytes.
+#[derive(Clone, Copy)]
+struct Needed {
+    /// From several classes, if one has not as much.
+    least: u64,
+    /// From one class.
+    bytes: u64,
+}
+
+impl Needed {
+    /// Returns what remains after `released` bytes.
+    fn without(self, released: u64) -> Self {
+        Self { least: self.least.saturating_sub(released), bytes: self.bytes.saturating_sub(released) }
+    }
+}
+
 impl Class {
     /// Brings the count of its vacant memory up to date.
     pub(crate) fn note_vacant(&self, core: &Core, inner: &Inner) {
@@ -114,7 +130,8 @@ impl Core {
             // Small chunks need more metadata than the large ones whose memory they get.
             let free = self.ledger.free() + self.arena.free_unit_bytes();
             let lacking = self.metadata_to_come().saturating_sub(free);
-            let released = self.release_vacant(pool, class, wanted + lacking, &mut turns);
+            let needed = Needed { least: class.least_bytes() + lacking, bytes: wanted + lacking };
+            let released = self.release_vacant(pool, class, needed, &mut turns);
             if released == 0 {
                 break;
             }
@@ -134,42 +151,47 @@ impl Core {
         false
     }
 
-    /// Has classes of the pool, or of others if its limits allow it more, give back about `bytes`
-    /// of vacant memory, for `class`, in at most `turns`. Returns how much it was.
-    fn release_vacant(&self, pool: &Pool, class: &Class, bytes: u64, turns: &mut usize) -> u64 {
-        let mut released = self.release_vacant_of(pool, Some(class.info.class), Amount::about(bytes), turns);
-        if released >= bytes || pool.room_bytes().saturating_add(released) < class.least_bytes() {
+    /// Has classes of the pool, or of others if its limits allow it more, give back vacant memory
+    /// as `needed` for `class`, in at most `turns`. Returns how much it was.
+    fn release_vacant(&self, pool: &Pool, class: &Class, needed: Needed, turns: &mut usize) -> u64 {
+        let mut released = self.release_vacant_of(pool, Some(class.info.class), needed, u64::MAX, turns);
+        if released >= needed.least || pool.room_bytes().saturating_add(released) < class.least_bytes() {
             return released;
         }
         let pools = self.pools.all();
         let others = pools.iter().filter(|other| other.number != pool.number && !other.is_leaving());
         for other in others {
             let over = other.slab_bytes().saturating_sub(other.reserve_bytes());
-            let lacking = bytes - released;
             if over > 0 {
-                let amount = Amount { bytes: lacking.min(over), most_bytes: over };
-                released += self.release_vacant_of(other, None, amount, turns);
+                released += self.release_vacant_of(other, None, needed.without(released), over, turns);
             }
-            if released >= bytes || *turns == 0 {
+            if released >= needed.least || *turns == 0 {
                 break;
             }
         }
         released
     }
 
-    /// Has classes of the pool other than `except` give back about as much vacant memory as
-    /// `amount` says, in at most `turns`. Passes over a pool in which somebody else takes memory.
-    /// Returns how much it was.
-    fn release_vacant_of(&self, pool: &Pool, except: Option<u8>, amount: Amount, turns: &mut usize) -> u64 {
+    /// Has classes of the pool other than `except` give back vacant memory as `needed`, and no more
+    /// than `most_bytes`, in at most `turns`. Passes over a pool in which somebody else takes
+    /// memory. Returns how much it was.
+    fn release_vacant_of(
+        &self,
+        pool: &Pool,
+        except: Option<u8>,
+        needed: Needed,
+        most_bytes: u64,
+        turns: &mut usize,
+    ) -> u64 {
         if pool.upkeep.vacant.bytes() == 0 {
             return 0;
         }
         let Some(_resizing) = pool.resizing.try_lock() else { return 0 };
         let mut taking = Taking::new(Why::Moved, 0);
         let mut released = 0;
-        while released < amount.bytes && *turns > 0 {
-            let bytes = amount.bytes - released;
-            let amount = Amount { bytes, most_bytes: amount.most_bytes.saturating_sub(released) };
+        while released < needed.least && *turns > 0 {
+            let most_bytes = most_bytes.saturating_sub(released);
+            let amount = Amount { bytes: needed.without(released).bytes.min(most_bytes), most_bytes };
             let Some((_, more)) = self.release_vacant_from(pool, except, amount, &mut taking) else { break };
             released += more;
             *turns -= 1;

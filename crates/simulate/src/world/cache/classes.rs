@@ -219,13 +219,7 @@ impl Classes {
             return false;
         }
         let wanted = self.bytes_to_take(class);
-        let mut released = 0;
-        while released < wanted
-            && let Some((_, more)) = self.release_vacant(Some(class), wanted - released)
-        {
-            released += more;
-        }
-        let has_grown = released > 0 && self.grow(class, wanted);
+        let has_grown = self.release_vacant(Some(class), wanted).is_some() && self.grow(class, wanted);
         self.vain = if has_grown { 0 } else { AFTER_VAIN };
         has_grown
     }
@@ -248,18 +242,15 @@ impl Classes {
     }
 
     /// Takes about `bytes` from the class, other than `except`, in which most is vacant, or from
-    /// the next one that can give some. Returns the class, and how much it gave.
-    fn release_vacant(&mut self, except: Option<usize>, bytes: u64) -> Option<(usize, u64)> {
+    /// the next one that can give some, and returns it.
+    fn release_vacant(&mut self, except: Option<usize>, bytes: u64) -> Option<usize> {
         let mut classes: Vec<(u64, usize)> = (0..self.classes.len())
             .filter(|class| Some(*class) != except)
             .map(|class| (self.classes[class].vacant_bytes(), class))
             .filter(|(vacant, _)| *vacant > 0)
             .collect();
         classes.sort_by_key(|(vacant, _)| std::cmp::Reverse(*vacant));
-        classes.into_iter().find_map(|(_, class)| {
-            let released = self.release_vacant_runs(class, bytes);
-            (released > 0).then_some((class, released))
-        })
+        classes.into_iter().map(|(_, class)| class).find(|class| self.release_vacant_runs(*class, bytes) > 0)
     }
 
     /// Has a class give back runs whose items find room in other free chunks of it.
@@ -293,7 +284,7 @@ impl Classes {
         least_runs: usize,
         bytes: u64,
     ) -> Option<usize> {
-        if let Some((giver, _)) = self.release_vacant(except, bytes) {
+        if let Some(giver) = self.release_vacant(except, bytes) {
             return Some(giver);
         }
         let could = |(at, class): &(usize, &Class)| Some(*at) != except && class.runs.len() >= least_runs;
