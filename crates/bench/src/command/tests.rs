@@ -236,16 +236,18 @@ fn the_memory_that_is_told_for_a_hit_ratio_is_what_a_replay_needs() {
         assert!(memory > 16 << 20, "more than a cache has at least: {answer}");
         assert!((0.59..=0.61).contains(&hit_ratio), "{policy}: {hit_ratio} of {answer}");
     }
-    // Removals are neither hits nor misses: those of keys that are absent change nothing.
+    // Removals are neither hits nor misses: those of keys that are absent change nothing, but the
+    // moments at which a replay tends the cache.
     let memory = || {
         let told = curve(&format!("{trace} --hits 60% --policy lru:0 --json")).expect("an answer");
         let told: serde_json::Value = serde_json::from_str(&told).expect("json");
-        told["answer"]["memory_bytes"].clone()
+        told["answer"]["memory_bytes"].as_u64().expect("a number")
     };
     let without = memory();
     let with_removals = requests.replace('\n', "\nabsent,delete,\n");
     std::fs::write(&file, format!("key,op,size\n{with_removals}")).expect("written");
-    assert_eq!(memory(), without);
+    let with = memory();
+    assert!(with.abs_diff(without) <= 2 << 20, "{with}, {without} without removals");
     // Those of keys that are there cost hits, in the curve as in the replay.
     let removing: String = requests
         .lines()
