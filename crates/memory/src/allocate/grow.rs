@@ -60,11 +60,16 @@ impl Core {
         }
     }
 
+    /// The memory that runs can still have, in bytes: what metadata will not take, and free units.
+    fn free_for_runs(&self) -> u64 {
+        self.ledger.free().saturating_sub(self.metadata_to_come()) + self.arena.free_unit_bytes()
+    }
+
     /// Gives a class that has used up its free chunks vacant memory of others, unless it will grow
     /// by as much as it takes at a time.
     #[cold]
     pub(super) fn take_vacant_before_eviction(&self, pool: &Pool, class: &Class) {
-        let free = self.ledger.free().saturating_sub(self.metadata_to_come()) + self.arena.free_unit_bytes();
+        let free = self.free_for_runs();
         // A run needs metadata besides, and the table of a split slab if free units lie apart.
         let needed = 2 * class.bytes_to_take() + UNIT_TABLE_BYTES as u64;
         if free.min(pool.room_bytes()) < needed {
@@ -82,7 +87,7 @@ impl Core {
         }
         let info = inner.chunks.info();
         let least = least_units(info.chunk_bytes);
-        let free = self.ledger.free().saturating_sub(self.metadata_to_come()) + self.arena.free_unit_bytes();
+        let free = self.free_for_runs();
         let wanted = units_to_grow(info.chunk_bytes, inner.chunks.bytes(), free.min(pool.room_bytes()));
         let mut units = wanted;
         loop {
