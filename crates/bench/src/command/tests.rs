@@ -244,8 +244,14 @@ fn the_memory_that_is_told_for_a_hit_ratio_is_what_a_replay_needs() {
         told["answer"]["memory_bytes"].as_u64().expect("a number")
     };
     let without = memory();
+    let hits = |every: u64| {
+        let options = format!("--memory {without} --policy lru:0 --maintain-every {every} --json");
+        json(&format!("replay --trace {trace} {options}"))["hits"].as_u64().expect("a number")
+    };
+    let tended_as_often = hits(5_000);
     let with_removals = requests.replace('\n', "\nabsent,delete,\n");
     std::fs::write(&file, format!("key,op,size\n{with_removals}")).expect("written");
+    assert_eq!(hits(10_000), tended_as_often);
     let with = memory();
     assert!(with.abs_diff(without) <= 2 << 20, "{with}, {without} without removals");
     // Those of keys that are there cost hits, in the curve as in the replay.
