@@ -237,7 +237,7 @@ fn the_memory_that_is_told_for_a_hit_ratio_is_what_a_replay_needs() {
         assert!((0.59..=0.61).contains(&hit_ratio), "{policy}: {hit_ratio} of {answer}");
     }
     // Removals are neither hits nor misses: those of keys that are absent change nothing, but the
-    // moments at which a replay tends the cache.
+    // moments at which a replay maintains the cache.
     let memory = || {
         let told = curve(&format!("{trace} --hits 60% --policy lru:0 --json")).expect("an answer");
         let told: serde_json::Value = serde_json::from_str(&told).expect("json");
@@ -248,10 +248,10 @@ fn the_memory_that_is_told_for_a_hit_ratio_is_what_a_replay_needs() {
         let options = format!("--memory {without} --policy lru:0 --maintain-every {every} --json");
         json(&format!("replay --trace {trace} {options}"))["hits"].as_u64().expect("a number")
     };
-    let tended_as_often = hits(5_000);
+    let maintained_as_often = hits(5_000);
     let with_removals = requests.replace('\n', "\nabsent,delete,\n");
     std::fs::write(&file, format!("key,op,size\n{with_removals}")).expect("written");
-    assert_eq!(hits(10_000), tended_as_often);
+    assert_eq!(hits(10_000), maintained_as_often);
     let with = memory();
     assert!(with.abs_diff(without) <= 2 << 20, "{with}, {without} without removals");
     // Those of keys that are there cost hits, in the curve as in the replay.
