@@ -102,8 +102,8 @@ pub struct PoolConfig {
     /// must fit into the memory together. Default: none.
     pub reserve: ByteSize,
     /// Its part of the memory beyond the reserves, against other pools that want some. 0: it takes
-    /// nothing from others beyond its reserve, and gives what it has over that first. Default 0,
-    /// and whoever comes first has it.
+    /// nothing from others beyond its reserve, and gives what it has over that first. Default 1:
+    /// equal parts.
     pub weight: u32,
     /// Its eviction policy. Default S3-FIFO.
     pub policy: PolicyKind,
@@ -129,7 +129,7 @@ impl Default for PoolConfig {
             name: String::new(),
             limit: None,
             reserve: ByteSize::new(0),
-            weight: 0,
+            weight: 1,
             policy: PolicyKind::default(),
             classes: SizeClassConfig::default(),
             tuning: None,

@@ -164,6 +164,22 @@ fn sharing(cache: &Cache, shares: &[(u64, u32)]) -> Vec<PoolId> {
 }
 
 #[test]
+fn a_pool_by_default_gets_an_equal_part_of_a_full_cache() {
+    let cache = cache(64, CacheConfig::default());
+    let pool = |name: &str| cache.add_pool(PoolConfig::named(name)).expect("new");
+    let (first, second) = (pool("first"), pool("second"));
+    (0..20_000).for_each(|key| put(&cache, first, key, 8_000));
+    for _ in 0..16 {
+        (0..4_000).for_each(|key| put(&cache, second, key, 8_000));
+        (0..4_000).for_each(|key| put(&cache, first, key, 8_000));
+        cache.maintain().expect("nothing is held");
+    }
+    let [ours, theirs] = [0, 1].map(|pool| cache.stats().pools[pool].slab_bytes);
+    assert!(ours.abs_diff(theirs) <= 2 * SLAB_BYTES, "{ours} and {theirs}");
+    cache.validate();
+}
+
+#[test]
 fn a_pool_gets_its_reserve_back_and_takes_none_from_another() {
     let cache = cache(64, CacheConfig::default());
     let pools = sharing(&cache, &[(2, 0), (6, 0), (1, 0)]);
