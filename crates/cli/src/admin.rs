@@ -125,7 +125,7 @@ impl AdminArguments {
         let cannot = |error: ureq::Error| format!("{url}: {error}; {}", advice(&url, &error));
         let mut answer = call(&agent, &url).map_err(cannot)?;
         for warning in answer.headers().get_all("millpond-warning") {
-            eprintln!("millpond: {}", String::from_utf8_lossy(warning.as_bytes()));
+            eprintln!("millpond: warning: {}", String::from_utf8_lossy(warning.as_bytes()));
         }
         let text = answer.body_mut().read_to_string().map_err(cannot)?;
         match answer.status().as_u16() {

@@ -76,7 +76,10 @@ impl ServeArguments {
     /// `millpond config check`.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let loaded = self.load(&preflight::all)?;
-        loaded.warnings.iter().for_each(|warning| eprintln!("millpond: {}", printable(warning, &[])));
+        loaded
+            .warnings
+            .iter()
+            .for_each(|warning| eprintln!("millpond: warning: {}", printable(warning, &[])));
         say("The configuration is good.\n");
         Ok(())
     }

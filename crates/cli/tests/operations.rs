@@ -290,7 +290,11 @@ fn tenants_are_shown_made_changed_and_removed_by_commands() {
     let output = millpond(&tenant(&["set", "shop", "limit=1TiB"]));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "tenant.shop.limit: 8MiB -> 1TiB\n");
     let warning = String::from_utf8_lossy(&output.stderr);
-    assert!(warning.contains("tenant.shop.limit: 1TiB is more than all memory, which is 64MiB"), "{warning}");
+    assert!(
+        warning
+            .contains("millpond: warning: tenant.shop.limit: 1TiB is more than all memory, which is 64MiB"),
+        "{warning}"
+    );
     assert_eq!(said(&tenant(&["set", "shop", "limit=8MiB"])), "tenant.shop.limit: 1TiB -> 8MiB\n");
     assert_eq!(said(&tenant(&["set", "shop", "weight=3"])), "Nothing has changed.\n");
     let list = said(&tenant(&["list"]));

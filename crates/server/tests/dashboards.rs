@@ -1,4 +1,5 @@
-//! The dashboards and alerts in `dashboards/` ask for nothing that a server does not tell.
+//! The dashboards and alerts in `dashboards/` ask for nothing that a server does not tell, and
+//! `docs/operations.md` describes all that it tells.
 
 mod support;
 
@@ -96,6 +97,20 @@ fn expressions(value: &Value, found: &mut Vec<String>) {
         Value::Array(values) => values.iter().for_each(|value| expressions(value, found)),
         _ => {}
     }
+}
+
+#[test]
+fn the_docs_describe_every_metric() {
+    let page = std::fs::read_to_string(folder().join("../docs/operations.md")).expect("a page");
+    let described = |name: &str| {
+        let ends = ["_bucket", "_sum", "_count"].into_iter().find_map(|end| name.strip_suffix(end));
+        let written =
+            |name: &str| page.contains(&format!("`{name}`")) || page.contains(&format!("`{name}{{"));
+        written(name) || ends.is_some_and(written)
+    };
+    let missing: Vec<String> =
+        Told::by_a_server().names.into_iter().filter(|name| !described(name)).collect();
+    assert_eq!(missing, Vec::<String>::new());
 }
 
 #[test]
