@@ -22,15 +22,15 @@ use base::rng::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// How long the process may take to start, to read its configuration anew, and to end.
+/// Longest time in which the process must start, reload its configuration, or exit.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long an answer of the admin server may take.
+/// Longest time in which the admin server must answer.
 const ADMIN_PATIENCE: Duration = Duration::from_secs(10);
-/// How often a process that is waited for is looked at.
+/// Interval between two looks at a process that is waited for.
 const LOOK: Duration = Duration::from_millis(20);
-/// Where ports are sought.
+/// The range from which free ports are chosen.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
-/// How much of the log an error quotes, in lines.
+/// Number of the log's last lines that an error quotes.
 const QUOTED_LINES: usize = 15;
 /// The admin server among the ports; no listener is called so.
 const ADMIN: &str = "[admin]";
@@ -53,9 +53,8 @@ impl Served {
     /// a name and an address of TCP; where port 0 is written, a free one is taken. The admin server
     /// has one in any case.
     ///
-    /// # Errors
-    /// Where the configuration is refused or the program does not come to serve; the error quotes
-    /// its log.
+    /// # Errors If the configuration is refused or the program doesn't become ready; the error
+    /// quotes its log.
     pub fn start(program: &Path, config_toml: &str) -> Result<Self> {
         let folder = tempfile::tempdir().context("making a folder for the server")?;
         let ready = UnixDatagram::bind(folder.path().join("ready")).context("binding a socket")?;
@@ -82,18 +81,16 @@ impl Served {
         std::env::current_exe().context("finding this program")
     }
 
-    /// Where a listener listens.
+    /// Returns the address of a listener.
     ///
-    /// # Errors
-    /// Where there is none of that name.
+    /// # Errors If there is none of that name.
     pub fn address(&self, listener: &str) -> Result<SocketAddr> {
         self.addresses.get(listener).copied().with_context(|| format!("there is no listener `{listener}`"))
     }
 
-    /// Where the admin server listens, as `http://IP:PORT`.
+    /// Returns the address of the admin server, as `http://IP:PORT`.
     ///
-    /// # Errors
-    /// Where the configuration has none.
+    /// # Errors If the configuration has none.
     pub fn admin(&self) -> Result<String> {
         Ok(format!("http://{}", self.address(ADMIN)?))
     }
@@ -103,12 +100,12 @@ impl Served {
         self.child.id()
     }
 
-    /// Whether the process runs.
+    /// Returns whether the process runs.
     pub fn is_up(&mut self) -> bool {
         self.exit_status().is_none()
     }
 
-    /// How the process ended, where it has.
+    /// Returns the status with which the process exited, `None` while it runs.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -138,11 +135,10 @@ impl Served {
         }
     }
 
-    /// Ends the process by the signal and starts it again with the configuration that it has, at
-    /// the same addresses. Returns how it ended.
+    /// Ends the process by the signal and starts it again with the same configuration, at the same
+    /// addresses. Returns the status with which the old process exited.
     ///
-    /// # Errors
-    /// Where it does not end, or does not come to serve again.
+    /// # Errors If the old process doesn't exit, or the new one doesn't become ready.
     pub fn restart(&mut self, signal: Signal) -> Result<ExitStatus> {
         self.signal(signal)?;
         let until = Clock::System.monotonic_nanos() + PATIENCE.as_nanos() as u64;
@@ -195,10 +191,9 @@ impl Served {
         Ok(std::fs::read_dir(&folder).with_context(|| folder.clone())?.count() as u64)
     }
 
-    /// What `/stats.json` says.
+    /// Reads `/stats.json`.
     ///
-    /// # Errors
-    /// Where the admin server does not answer.
+    /// # Errors If the admin server doesn't answer.
     pub fn stats(&self) -> Result<serde_json::Value> {
         serde_json::from_str(&self.page("/stats.json")?).context("reading /stats.json")
     }

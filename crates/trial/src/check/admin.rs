@@ -20,18 +20,18 @@ use serde::Serialize;
 pub struct AdminCalls {
     /// The operation.
     pub operation: &'static str,
-    /// How often it was called.
+    /// Number of calls.
     pub calls: u64,
-    /// How many of them could not be done, as held items kept slabs.
+    /// Number of calls refused because held items kept their slabs.
     pub refused: u64,
-    /// How long the slowest took, in milliseconds.
+    /// Wall time of the slowest call, in milliseconds.
     pub slowest_ms: f64,
-    /// How much of that its thread ran, in milliseconds.
+    /// CPU time of the slowest call's thread during that call, in milliseconds.
     pub slowest_ran_ms: f64,
-    /// How much of that its thread could have run but had no processor, in milliseconds. For the
-    /// rest the operation slept or waited for others.
+    /// Time in which the slowest call's thread was runnable without a processor, in milliseconds.
+    /// For the remaining time the operation slept or waited for other threads.
     pub slowest_queued_ms: f64,
-    /// How long all took together, in milliseconds.
+    /// Wall time of all calls together, in milliseconds.
     pub total_ms: f64,
 }
 
@@ -49,7 +49,7 @@ impl AdminCalls {
     }
 }
 
-/// What the administrator has done.
+/// The calls made so far, by the name of the operation.
 #[derive(Default)]
 pub(crate) struct Administration(BTreeMap<&'static str, AdminCalls>);
 
@@ -75,7 +75,7 @@ impl Administration {
     }
 }
 
-/// What an operation works on.
+/// The objects that an operation works on.
 pub(crate) struct Works<'a> {
     pub(crate) cache: &'a Cache,
     /// A pool under check, whose share of the memory is `limit`.

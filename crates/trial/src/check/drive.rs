@@ -29,14 +29,14 @@ use super::{CheckOptions, CheckSpec};
 
 /// Gets that go into one call at most.
 const MOST_GETS: usize = 8;
-/// How often the end of the run is looked for, in calls.
+/// Calls between two checks for the end of the run.
 const LOOK_EVERY: u64 = 64;
 /// A flush is one disturbance in this many, and costs a walk over all keys.
 const FLUSH_SHARE: u32 = 40;
 /// Before a look at the end of the run.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What the threads share.
+/// State that all threads of a run share.
 struct Shared {
     subject: Box<dyn Subject>,
     history: History,
@@ -48,16 +48,16 @@ struct Shared {
     threads: usize,
     stop: AtomicBool,
     calls: AtomicU64,
-    /// How long this part of the run is: the whole run, or until a restart.
+    /// Length of this part of the run: the whole run, or the part until a restart.
     length: Length,
     /// The number of the part.
     part: u64,
-    /// When the part ends, in nanoseconds of the system's clock.
+    /// End of this part, in nanoseconds of the system's monotonic clock.
     deadline: u64,
     violations: Mutex<Vec<Violation>>,
 }
 
-/// What one caller counts.
+/// Counts of one caller.
 #[derive(Default)]
 struct Counts {
     done: [u64; OpKind::ALL.len()],
@@ -173,7 +173,7 @@ fn drive(shared: &Arc<Shared>) -> Result<(Counts, Disturbances, Administration)>
     Ok((total, disturbances, administration))
 }
 
-/// What the check asks, as a workload.
+/// Translates the check into the declaration of a workload.
 fn declaration(spec: &CheckSpec) -> WorkloadSpec {
     WorkloadSpec {
         keys: spec.keys,
@@ -247,7 +247,7 @@ impl Shared {
         self.options.seed ^ (self.part << 40)
     }
 
-    /// One caller's life.
+    /// Makes the calls of one caller until the run ends.
     fn call(&self, thread: usize) -> Result<Counts> {
         let inner = self.subject.caller()?;
         let caller: Box<dyn Caller + '_> = match &self.plant {
@@ -482,7 +482,7 @@ impl Calling<'_> {
     }
 }
 
-/// What a get of `key` found.
+/// Classifies the value that a get of `key` returned.
 fn what_is(value: &[u8], key: u64) -> Found {
     match read(value) {
         None => Found::Damaged(value.len()),

@@ -16,7 +16,7 @@ use super::subject::{Caller, LimitMove, Subject, Touched};
 
 /// One value in this many that are read is held for a while.
 const HELD_SHARE: u64 = 32;
-/// How many values a caller holds at once.
+/// Most values that a caller holds at once.
 const MOST_HELD: usize = 16;
 /// The least memory of a cache.
 const LEAST_MEMORY: u64 = 8 << 20;
@@ -227,7 +227,7 @@ fn expiry(ttl_secs: u32) -> Expiry {
     if ttl_secs == 0 { Expiry::Never } else { Expiry::After(ttl_secs) }
 }
 
-/// How far the clock is moved at a time.
+/// Draws the distance of one step of the clock.
 pub(crate) fn clock_step(rng: &mut SeededRng) -> Duration {
     Duration::from_millis(rng.random_range(100..2_500))
 }

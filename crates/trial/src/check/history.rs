@@ -32,7 +32,7 @@ pub(crate) struct History {
     slack_secs: u64,
 }
 
-/// What is known of one key.
+/// The versions of one key and the calls on it.
 #[derive(Default)]
 struct Key {
     lives: Lives,
@@ -52,7 +52,7 @@ pub(crate) struct Ticket {
     changes: u64,
 }
 
-/// What a get found.
+/// The result of a get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Nothing,
@@ -197,7 +197,8 @@ impl History {
         });
     }
 
-    /// Removes all keys by way of `flush`, and tells every key. Costs a walk over all keys.
+    /// Removes all keys through `flush`, and records that in the history of every key. Costs a walk
+    /// over all keys.
     pub(crate) fn flush<E>(
         &self,
         flush: impl FnOnce() -> Result<(), E>,
@@ -248,7 +249,7 @@ impl History {
         entry.violation(key, ViolationKind::HeldChanged(version), record)
     }
 
-    /// How many versions of a key are kept.
+    /// Returns the number of versions that are kept of a key.
     #[cfg(test)]
     pub(crate) fn kept(&self, key: u64) -> usize {
         self.key(key).lock().lives.len()
@@ -283,7 +284,8 @@ fn expiry(ttl_secs: u32, now: u32) -> u64 {
 }
 
 impl Key {
-    /// When the oldest call under way began. A call to come begins after all that have ended.
+    /// Returns the begin of the oldest call in progress, or `Tick::MAX` without one. Every later
+    /// call begins after all that have ended.
     fn oldest_under_way(&self) -> Tick {
         self.under_way.iter().map(|call| call.begin).min().unwrap_or(Tick::MAX)
     }

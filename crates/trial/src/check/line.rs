@@ -33,7 +33,7 @@ impl Line {
         sent
     }
 
-    /// What has arrived and was not taken.
+    /// The bytes that have been received and not yet consumed.
     pub(crate) fn arrived(&self) -> &[u8] {
         &self.input[self.read..self.filled]
     }

@@ -1,4 +1,4 @@
-//! Which versions of one key may still be returned: the rule by which a history is judged.
+//! The rule that decides which versions of one key a get may still return.
 //!
 //! A cache is a register per key that may lose its value at any time. Every write has a version of
 //! its own, so that a get says which write it saw. For such a register, Gibbons and Korach
@@ -49,7 +49,7 @@ pub(crate) struct Life {
     expires: u64,
 }
 
-/// What cannot be explained.
+/// A result that no legal order of the calls explains.
 #[derive(Clone, Debug)]
 pub(crate) enum Wrong {
     /// The version was never written, or its write was refused.
@@ -71,8 +71,8 @@ pub(crate) enum Wrong {
 pub(crate) struct Lives {
     kept: Vec<Life>,
     next_version: u64,
-    /// Versions were dropped for lack of room: gets that began before this are not judged if they
-    /// return an unknown one.
+    /// Tick before which a get isn't checked if it returns an unknown version, because versions were
+    /// dropped for lack of room.
     blind_until: Tick,
 }
 
@@ -114,8 +114,8 @@ impl Lives {
         self.was_there(place, record)
     }
 
-    /// A set ends without an answer: its value was written by now, or never will be. Until it is
-    /// seen it was not there for any other version to end, nor does it end one.
+    /// Ends a set whose answer is unknown: its value is already written, or never will be. Until a
+    /// get returns that value, the set neither ends another version nor is ended by one.
     pub(crate) fn end_unknown_set(&mut self, record: Record) {
         let Some(place) = self.place(record.version) else { return };
         let life = &mut self.kept[place];
@@ -127,9 +127,9 @@ impl Lives {
         }
     }
 
-    /// A get ends that returned a version.
+    /// Ends a get that returned a version.
     ///
-    /// `now` is the Unix second at which it began, `None` where expiry cannot be judged.
+    /// `now` is the Unix second at which it began, `None` if expiry can't be checked.
     pub(crate) fn read(&mut self, record: Record, now: Option<u64>) -> Result<(), Wrong> {
         let version = record.version;
         let Some(place) = self.place(version) else {
@@ -185,8 +185,8 @@ impl Lives {
         self.kept.iter().position(|life| life.version == version)
     }
 
-    /// The version at `place` was there in a call that has just ended: judges it, and what that
-    /// means for the others.
+    /// Checks the version at `place`, which was there in a call that has just ended, and marks the
+    /// versions that it ends.
     fn was_there(&mut self, place: usize, record: Record) -> Result<(), Wrong> {
         let life = self.kept[place];
         if life.last_begin > life.dead_after {
@@ -217,7 +217,7 @@ impl Lives {
         Ok(())
     }
 
-    /// How many versions are kept.
+    /// Returns the number of versions that are kept.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.kept.len()
@@ -225,7 +225,7 @@ impl Lives {
 }
 
 impl Wrong {
-    /// What is wrong, as one word for tools.
+    /// The kind of fault, as one word for tools.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::NeverWritten(_) => "never-written",

@@ -15,7 +15,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Sends a request that is no read. Whether it was done; `None` where it was refused.
+    /// Sends a request that isn't a read. Returns whether the server did it, `None` if it refused.
     fn ask(&mut self, what: &str) -> Result<Option<bool>> {
         self.line.send().context("sending a request")?;
         self.refusal = None;

@@ -1,4 +1,4 @@
-//! Whether a cache is right while everything happens to it at once: `millpond bench check`.
+//! A stress test of a cache's consistency under concurrent calls: `millpond bench check`.
 //!
 //! Threads get, set, delete and touch the same keys as fast as they can, while pool and memory
 //! limits move, values expire and all keys are flushed. Every call is told to the histories of its
@@ -52,7 +52,7 @@ use embedded::EmbeddedSubject;
 use server::ServerSubject;
 use subject::Subject;
 
-/// What is asked of the cache, and how the cache is made.
+/// The workload of a check, and the settings of the cache under test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckSpec {
     /// The name in reports.
@@ -65,17 +65,18 @@ pub struct CheckSpec {
     pub policy: PolicyKind,
     /// The chunk sizes of an embedded cache. Default by factor 1.25.
     pub classes: SizeClassConfig,
-    /// How size classes of an embedded cache trade slabs meanwhile. Default at random.
+    /// The policy by which size classes of an embedded cache trade slabs during the run. Default at
+    /// random.
     pub strategy: Strategy,
-    /// How many keys there are, all pools together. Default 20,000.
+    /// Number of keys, all pools together. Default 20,000.
     pub keys: u64,
     /// Sizes of keys. Default 8–64 bytes.
     pub key_size: Sizes,
     /// Sizes of values; each write draws one. Default 32 B–16 KiB. At least 32.
     pub value_size: Sizes,
-    /// How calls spread over keys. Default zipf:0.9.
+    /// Distribution of calls over keys. Default zipf:0.9.
     pub popularity: Popularity,
-    /// Which calls. Default get=60,set=25,delete=10,touch=5.
+    /// Calls by weight. Default get=60,set=25,delete=10,touch=5.
     pub mix: Mix,
     /// Lifetimes in seconds, of those writes and touches that set one. Default 1–20.
     pub ttl_secs: Sizes,
@@ -86,7 +87,7 @@ pub struct CheckSpec {
     /// For how long a thread sleeps after every 64 of its calls or so, in milliseconds, so that
     /// there may be more threads than processors have time for. Default 0.
     pub pause_ms: u64,
-    /// What of an original has no equivalent here.
+    /// Parts of an original workload that have no equivalent here.
     pub not_expressed: Vec<String>,
 }
 
@@ -144,36 +145,36 @@ impl CheckSpec {
     }
 }
 
-/// How a check is run.
+/// Options of one run of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckOptions {
-    /// What is checked. Default embedded.
+    /// The cache under test. Default embedded.
     pub target: TargetUrl,
     /// For how long: a time, or calls of all threads together. Default 1,000,000 calls.
     pub length: Length,
     /// Names the run's random numbers; which thread comes first it does not name. Default 1.
     pub seed: u64,
-    /// Whether limits of pools and memory move, and size classes trade slabs. Default true.
+    /// Moves limits of pools and memory, and has size classes trade slabs. Default true.
     pub moves_limits: bool,
-    /// Whether all operations of an administrator are called meanwhile, and timed; embedded only.
+    /// Calls all operations of an administrator during the run, and times them; embedded only.
     /// Default false.
     pub administers: bool,
-    /// Whether all keys are flushed now and then. Default true.
+    /// Flushes all keys now and then. Default true.
     pub flushes: bool,
-    /// How often the cache ends and is taken over again, at equal distances; for that, `shared` is
-    /// needed. Default 0.
+    /// Number of times that the cache is closed and taken over again, at equal distances; needs
+    /// `shared`. Default 0.
     pub restarts: u64,
     /// A folder in memory for an embedded cache, such as `/dev/shm/check`; it must not be there
     /// yet, and is gone afterwards. Default none.
     pub shared: Option<PathBuf>,
-    /// How long to wait between two disturbances, in milliseconds. Default 20.
+    /// Pause between two disturbances, in milliseconds. Default 20.
     pub disturb_every_ms: u64,
     /// A fault to plant, and in how many of the calls at which it can strike it does so once.
     /// Default none.
     pub plant: Option<(PlantKind, u64)>,
-    /// How many violations end the run. Default 1.
+    /// Number of violations that end the run. Default 1.
     pub max_violations: usize,
-    /// Whether progress is shown on a terminal. Default false.
+    /// Shows progress on a terminal. Default false.
     pub progress: bool,
 }
 

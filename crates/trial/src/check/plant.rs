@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::subject::{Caller, Touched};
 use super::value::LEAST_VALUE_BYTES;
 
-/// What a planted fault does.
+/// The effect of a planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum PlantKind {
     /// A get returns a value that was overwritten or removed long ago.
@@ -55,11 +55,11 @@ pub(crate) struct Plant {
 /// The first value of a key.
 struct FirstValue {
     value: Vec<u8>,
-    /// How often the key was written.
+    /// Number of writes to the key.
     writes: u32,
 }
 
-/// How many keys' first values are kept.
+/// Most keys whose first values are kept.
 const MOST_OLD: usize = 4_096;
 
 impl Plant {
@@ -68,7 +68,7 @@ impl Plant {
         Self { kind, every: every.max(1), calls, struck, old }
     }
 
-    /// How often it struck.
+    /// Returns the number of calls at which the fault struck.
     pub(crate) fn struck(&self) -> u64 {
         self.struck.load(Ordering::Relaxed)
     }

@@ -26,7 +26,7 @@ type Part = (u32, u32, f64);
 pub struct Preset {
     /// The name.
     pub name: &'static str,
-    /// What it is about, in a few words.
+    /// A description in a few words.
     pub about: &'static str,
     memory_mib: u64,
     pools: &'static [f64],

@@ -5,7 +5,7 @@ use std::fmt;
 /// A point of logical time: every begin and end of a call takes the next one.
 pub(crate) type Tick = u64;
 
-/// What a call wanted.
+/// The operation of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallKind {
     Get,
@@ -16,7 +16,7 @@ pub(crate) enum CallKind {
     Flush,
 }
 
-/// What a call led to.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Not known yet.

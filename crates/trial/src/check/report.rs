@@ -1,5 +1,5 @@
-//! What a check found: the violation in words with the calls that prove it, and the figures of the
-//! run.
+//! The report of a check: each violation in words with the calls that prove it, and the figures of
+//! the run.
 
 use std::fmt::{self, Write as _};
 
@@ -14,7 +14,7 @@ use super::value::Stamp;
 /// Most calls that a report of one violation shows.
 const MOST_SHOWN: usize = 30;
 
-/// What is wrong.
+/// The kind of a violation.
 pub(crate) enum ViolationKind {
     /// No order of the calls explains the answers.
     Order(Wrong),
@@ -26,7 +26,7 @@ pub(crate) enum ViolationKind {
     HeldChanged(u64),
 }
 
-/// What is known of a key when something is wrong.
+/// The history of a key at the moment of a violation.
 pub(crate) struct Place<'a> {
     pub(crate) key: u64,
     pub(crate) recent: Vec<Record>,
@@ -43,7 +43,7 @@ pub struct Violation {
     pub key: u64,
     /// The key as the cache knows it; filled in by who knows its size.
     pub key_text: String,
-    /// What is wrong, as a sentence.
+    /// A description of the violation, as a sentence.
     pub what: String,
     /// The calls on the key around it, in the order in which they began, with logical times of
     /// begin and end.
@@ -165,12 +165,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a check did and found.
+/// The figures and violations of a check.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckReport {
     /// The preset or declaration.
     pub name: String,
-    /// What was checked.
+    /// The cache under test.
     pub target: String,
     /// The workload in words.
     pub workload: String,
@@ -178,9 +178,9 @@ pub struct CheckReport {
     pub seed: u64,
     /// Calling threads.
     pub threads: usize,
-    /// How long it took.
+    /// Duration of the run, in seconds.
     pub seconds: f64,
-    /// Calls that were made and judged.
+    /// Calls that were made and checked.
     pub operations: u64,
     /// Gets, sets, deletes and touches.
     pub kinds: Vec<(&'static str, u64)>,
@@ -190,21 +190,21 @@ pub struct CheckReport {
     pub refused: u64,
     /// Values that were held for a while and looked at again.
     pub held_values: u64,
-    /// What was done to the cache meanwhile.
+    /// Disturbances of the cache during the run.
     pub disturbances: Disturbances,
-    /// What an administrator did meanwhile, by operation, if one was asked for.
+    /// Operations of an administrator during the run, if one was asked for.
     pub administration: Vec<AdminCalls>,
     /// Items that were evicted, where the target tells.
     pub evictions: Option<u64>,
-    /// How often the planted fault struck, where one was planted.
+    /// Number of calls at which the planted fault struck, if one was planted.
     pub planted: Option<u64>,
-    /// What of the preset's original has no equivalent here.
+    /// Parts of the preset's original that have no equivalent here.
     pub not_expressed: Vec<String>,
-    /// What was found; none where the cache is right as far as it was looked at.
+    /// The violations; empty if the check found none.
     pub violations: Vec<Violation>,
 }
 
-/// What was done to the cache while it was called.
+/// Disturbances of the cache while it was called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Disturbances {
     /// Pool limits that were moved.
@@ -241,7 +241,7 @@ impl CheckReport {
         OpKind::ALL.iter().zip(done).map(|(kind, done)| (kind.name(), done)).collect()
     }
 
-    /// Whether nothing was found.
+    /// Returns whether the check found no violation.
     pub fn is_clean(&self) -> bool {
         self.violations.is_empty()
     }

@@ -18,7 +18,7 @@ pub(crate) struct Client {
     line: Line,
     refusal: Option<String>,
     ends_on_seconds: bool,
-    /// What the server said of its own accord.
+    /// Pushed messages, which the server sent without a request.
     pub(crate) pushes: Vec<Vec<Reply>>,
 }
 
@@ -98,7 +98,7 @@ impl Client {
         }
     }
 
-    /// Whether a command was done; `None` where it was refused.
+    /// Sends a command. Returns whether the server did it, `None` if it refused.
     fn done(&mut self, parts: &[&[u8]]) -> Result<Option<bool>> {
         match self.ask(parts)? {
             Reply::Number(number) => Ok(Some(number > 0)),

@@ -1,7 +1,7 @@
-//! What is checked: a cache with callers, and with what can be done to it meanwhile.
+//! The seam to a cache under test: its callers, and the disturbances that it supports.
 //!
 //! The seam is narrow on purpose: a caller's four calls, and disturbances that are not calls on a
-//! key. A subject that cannot do one says so, and the check goes on without it.
+//! key. A subject that doesn't support a disturbance says so, and the check continues without it.
 
 use anyhow::Result;
 use base::Clock;
@@ -60,7 +60,7 @@ pub(crate) trait Subject: Send + Sync {
         Ok(false)
     }
 
-    /// What the cache holds, where it can say.
+    /// The contents of the cache, if the subject can count them.
     fn holdings(&self) -> Option<Holdings> {
         None
     }
@@ -72,7 +72,7 @@ pub(crate) trait Subject: Send + Sync {
     fn validate(&self) {}
 }
 
-/// What became of a limit that was to be moved.
+/// The outcome of moving a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitMove {
     /// There are none.
@@ -83,7 +83,7 @@ pub(crate) enum LimitMove {
     Memory(bool),
 }
 
-/// What became of a touch.
+/// The outcome of a touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Touched {
     /// The key was there, and has the new lifetime.
@@ -109,7 +109,7 @@ pub(crate) trait Caller {
     /// Gives a key a new lifetime.
     fn touch(&mut self, pool: u16, key: &[u8], ttl_secs: u32) -> Result<Touched>;
 
-    /// Why the last call was refused, in the words of the server, where it was.
+    /// The server's words for the refusal of the last call, if that was refused.
     fn refusal(&self) -> Option<&str> {
         None
     }

@@ -74,7 +74,8 @@ fn judge(history: &[Made]) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Whether some legal order explains the history, by trying all: an eviction may come at any time.
+/// Returns whether some legal order explains the history, by trying all: an eviction may come at
+/// any time.
 fn has_legal_order(history: &[Made]) -> bool {
     let all = (1_u32 << history.len()) - 1;
     let mut visited = HashSet::new();

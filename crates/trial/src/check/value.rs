@@ -1,4 +1,5 @@
-//! What the checker writes as values: who they are, and a checksum over every byte.
+//! The values that the checker writes: each names its key and version, and has a checksum over
+//! every byte.
 //!
 //! A value is a header of 32 bytes – its key's number, its version, its length, a checksum over all
 //! that follows and all that precedes – and bytes that depend on key and version. A value that is
@@ -14,7 +15,7 @@ pub(crate) const LEAST_VALUE_BYTES: u32 = 32;
 const STOCK_BYTES: usize = 1 << 16;
 const CHECKSUM_SEED: u64 = 0x6d69_6c6c_706f_6e64;
 
-/// Who a whole value says it is.
+/// The key and version that a whole value names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) key: u64,
@@ -54,7 +55,7 @@ impl Values {
     }
 }
 
-/// Who `value` is; `None` where it is not whole.
+/// Reads the key and version from `value`; `None` if the value isn't whole.
 pub(crate) fn read(value: &[u8]) -> Option<Stamp> {
     let word = |at: usize| Some(u64::from_le_bytes(value.get(at..at + 8)?.try_into().ok()?));
     let (key, version, size, sum) = (word(0)?, word(8)?, word(16)?, word(24)?);

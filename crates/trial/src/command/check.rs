@@ -18,7 +18,7 @@ use crate::check::{CheckOptions, CheckReport, CheckSpec, PRESETS, PlantKind, Pre
 /// Flags of `millpond bench check`.
 #[derive(Clone, Debug, Args)]
 pub struct CheckArgs {
-    /// What is checked: embedded, memcached://HOST:PORT, redis://HOST:PORT, memcached+unix:///PATH
+    /// Cache under test: embedded, memcached://HOST:PORT, redis://HOST:PORT, memcached+unix:///PATH
     /// or redis+unix:///PATH; a server loses all its keys, one of Redis those of database 0
     #[arg(long, value_name = "TARGET", default_value = "embedded")]
     pub target: TargetUrl,
@@ -41,7 +41,7 @@ pub struct CheckArgs {
     /// Calling threads [default: 4, or as the preset says]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// How many keys there are [default: 20000, or as the preset says]
+    /// Number of keys [default: 20000, or as the preset says]
     #[arg(long, value_name = "N")]
     pub keys: Option<u64>,
     /// Key sizes in bytes: 16, 8-64 or 8:30,64:70 [default: 8-64, or as the preset says]
@@ -51,8 +51,8 @@ pub struct CheckArgs {
     /// [default: 32-16KiB, or as the preset says]
     #[arg(long, value_name = "SIZES")]
     pub value_size: Option<Sizes>,
-    /// How calls spread over keys: zipf:ALPHA, uniform, scan or normal
-    /// [default: zipf:0.9, or as the preset says]
+    /// Distribution of calls over keys: zipf:ALPHA, uniform, scan or normal [default: zipf:0.9, or
+    /// as the preset says]
     #[arg(long, value_name = "SHAPE")]
     pub popularity: Option<Popularity>,
     /// Calls by weight, of get, set, delete, touch
@@ -89,7 +89,7 @@ pub struct CheckArgs {
     /// Never flush all keys, but for those of a server once at the start
     #[arg(long)]
     pub no_flush: bool,
-    /// How often the cache ends and is taken over again, at equal distances; embedded only, takes
+    /// Close the cache and take it over again N times, at equal distances; embedded only, takes
     /// --shared
     #[arg(long, value_name = "N", default_value_t = 0, requires = "shared")]
     pub restarts: u64,
@@ -97,7 +97,7 @@ pub struct CheckArgs {
     /// must not be there yet, and is removed afterwards [default: none]
     #[arg(long, value_name = "FOLDER")]
     pub shared: Option<PathBuf>,
-    /// How long to wait between two moves of a limit or of the clock, in milliseconds
+    /// Pause between two moves of a limit or of the clock, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = CheckOptions::default().disturb_every_ms)]
     pub disturb_every: u64,
     /// Plant a fault between checker and cache, to see that it is found [default: none]
@@ -106,7 +106,7 @@ pub struct CheckArgs {
     /// The planted fault strikes once in N of the calls at which it can
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub plant_every: u64,
-    /// Go on until so many violations were found
+    /// Go on until N violations were found
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub max_violations: usize,
     /// Print the report as JSON

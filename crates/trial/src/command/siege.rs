@@ -26,7 +26,7 @@ pub struct SiegeArgs {
     /// Make these attacks only, such as reads,fuzz [default: all; the report lists them]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Besiege this program, run as `PROGRAM serve` [default: this one]
+    /// Attack this program, run as `PROGRAM serve` [default: this one]
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
     /// All memory of the server, of which each tenant may have three eighths

@@ -39,11 +39,10 @@ pub struct SoakArgs {
     /// The server's program [default: this one]
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
-    /// How long to wait between events other than restarts
-    /// [default: a sixtieth of the duration, 1s to 20s]
+    /// Pause between events other than restarts [default: a sixtieth of the duration, 1s to 20s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub every: Option<Duration>,
-    /// How long each process of the server lives [default: a twelfth of the duration, 5s to 30m]
+    /// Lifetime of each process of the server [default: a twelfth of the duration, 5s to 30m]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub life: Option<Duration>,
     /// Do only this to the server; may be repeated [default: everything]

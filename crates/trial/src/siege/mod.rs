@@ -1,11 +1,11 @@
-//! A siege: a server of our own with two tenants, a victim with a steady load and a neighbour from
-//! where it is attacked, in every way that a client has.
+//! A hostile-load test: a server of our own with two tenants, a victim with a steady load and a
+//! neighbour from which the server is attacked, in every way that a client has.
 //!
-//! Each attack is judged by what the victim and an onlooker see: the process lives; every value of
+//! Each attack is checked by what the victim and an onlooker see: the process runs; every value of
 //! the victim is the right one, and none is gone; limits of connections and memory hold; and when
 //! the attack is over, everything is given back. How much slower the victim became is set against
-//! the same load just before, round by round, because a machine that others use is as fast as it is
-//! at that moment.
+//! the same load just before, round by round, because the speed of a machine that others use
+//! changes from moment to moment.
 //!
 //! Server, victim and attackers are on one machine, so that an attacker could harm by taking
 //! processors, which is not the server's doing. The server's workers have processors for
@@ -36,25 +36,25 @@ use bench::machine::{Machine, WakeFast};
 use place::{NEIGHBOUR_CONNECTIONS, Place, number, tenant, tenant_limit};
 use victim::{Seen, Victim};
 
-/// An attack is under way for so long before the victim is measured.
+/// Time for which an attack runs before the victim is measured.
 const LEAD: Duration = Duration::from_millis(300);
-/// And goes on for so long after.
+/// Time for which an attack runs after the victim was measured.
 const TRAIL: Duration = Duration::from_millis(200);
-/// How long preparing may take.
+/// Longest time that the preparation of an attack may take.
 const PREPARATION: Duration = Duration::from_secs(60);
 /// The least memory with which the attacks make sense.
 const LEAST_MEMORY: ByteSize = ByteSize::mib(64);
 
-/// How a server is besieged.
+/// Options of a hostile-load test.
 #[derive(Clone, Debug)]
 pub struct SiegeOptions {
     /// The program that is run as `PROGRAM serve`.
     pub program: PathBuf,
     /// All memory of the server; each of its tenants may have three eighths.
     pub memory: ByteSize,
-    /// How long the victim is measured, alone and again while it is attacked.
+    /// Time for which the victim is measured, alone and again under each attack.
     pub time: Duration,
-    /// How often all attacks are made.
+    /// Number of rounds, each of which makes every attack once.
     pub rounds: usize,
     /// Requests of the victim in a second.
     pub rate: f64,
@@ -62,15 +62,14 @@ pub struct SiegeOptions {
     pub seed: u64,
     /// The attacks that are made; empty: all.
     pub only: Vec<String>,
-    /// Whether progress is shown on standard error.
+    /// Shows progress on standard error.
     pub progress: bool,
 }
 
-/// Besieges a server.
+/// Runs the attacks against a server.
 ///
-/// # Errors
-/// Where the options make no sense or the server cannot be started. What goes wrong under attack is
-/// in the report.
+/// # Errors If the options make no sense or the server can't be started. Faults under attack are in
+/// the report.
 pub fn siege(options: &SiegeOptions) -> Result<SiegeReport> {
     let chosen = chosen(&options.only)?;
     if options.rounds == 0 || options.time.is_zero() || options.memory < LEAST_MEMORY {
@@ -118,7 +117,8 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Attack>> {
         .collect())
 }
 
-/// How many processors the server's workers get, the first ones, and which the clients get.
+/// Splits the processors: the number of those, from the first on, that the server's workers get,
+/// and the list of those that the clients get.
 fn processors() -> Result<(usize, Vec<usize>)> {
     let allowed = sched_getaffinity(None).context("asking for the processors")?;
     let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
@@ -127,7 +127,7 @@ fn processors() -> Result<(usize, Vec<usize>)> {
     Ok((for_server, all.get(all.len() - for_server..).unwrap_or_default().to_vec()))
 }
 
-/// A server under siege.
+/// A server under attack.
 struct Siege<'o> {
     options: &'o SiegeOptions,
     place: Place,
@@ -157,8 +157,8 @@ impl<'o> Siege<'o> {
         Ok(Self { options, place, decoy, victim: Arc::new(victim), cpus, base_files })
     }
 
-    /// Measures the victim alone, then under attack, and judges what was seen. Returns whether the
-    /// server withstood it.
+    /// Measures the victim alone, then under attack, and checks what was seen. Returns whether the
+    /// server withstood the attack.
     fn round(&mut self, attack: &Attack, round: usize, report: &mut AttackReport) -> Result<bool> {
         self.place.set_rate(attack.is_rated).context("setting the neighbour's rate")?;
         let prepared = attack.prepare(&self.scene(attack, round));
@@ -208,7 +208,7 @@ impl<'o> Siege<'o> {
         self.decoy.as_ref().filter(|_| attack.is_elsewhere).unwrap_or(&self.place)
     }
 
-    /// What the server says of itself, and what the one says that is attacked.
+    /// Reads the statistics of the server, and of the server that is attacked.
     fn statistics(&self, attack: &Attack) -> Result<(Value, Value)> {
         let own = self.place.served.stats()?;
         let of_target = if attack.is_elsewhere { self.target(attack).served.stats()? } else { own.clone() };
@@ -247,7 +247,7 @@ impl<'o> Siege<'o> {
         thread.join().unwrap_or_else(|_| panicked())
     }
 
-    /// Whether the server lives, and has had nothing to complain of.
+    /// Checks that the server runs and has logged no error.
     fn judge_server(&mut self, logged: usize, faults: &mut Faults) {
         let served = &mut self.place.served;
         if let Some(status) = served.exit_status() {
@@ -265,7 +265,8 @@ fn after(time: Duration) -> u64 {
     Clock::System.monotonic_nanos() + time.as_nanos() as u64
 }
 
-/// A server that gives way to everything else, as those do that a yielding thread starts.
+/// Starts a server that yields to everything else: threads inherit the policy of the idle thread
+/// that starts them.
 fn start_decoy(options: &SiegeOptions, workers: usize) -> Result<Place> {
     let (program, memory) = (options.program.clone(), options.memory);
     let start = move || {

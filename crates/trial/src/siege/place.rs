@@ -1,5 +1,5 @@
-//! The place that is besieged: how its server is set, as a platform team would, and where its
-//! tenants are to be found.
+//! The server under attack: its configuration, set as a platform team would, and the addresses of
+//! its tenants.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::served::Served;
 pub(super) const VICTIM_CONNECTIONS: u64 = 100;
 pub(super) const NEIGHBOUR_CONNECTIONS: u64 = 300;
 const ALL_CONNECTIONS: u64 = 500;
-/// What the neighbour may have answered in a second, where it has a rate.
+/// The neighbour's rate limit, in requests a second, for attacks that have one.
 pub(super) const NEIGHBOUR_RATE: u64 = 20_000;
 /// Resident memory that is in no bill: the program itself (up to 18 MiB of a build without
 /// optimisation), stacks, the admin server. It does not grow with the cache.
@@ -27,18 +27,18 @@ pub(super) struct Place {
     memory: ByteSize,
     workers: usize,
     certificate: TempDir,
-    /// Where the victim's clients connect.
+    /// Address of the victim's listener.
     pub(super) victim: SocketAddr,
-    /// Where the neighbour's do, with memcached's protocols and Redis's.
+    /// Address of the neighbour's listener for memcached's protocols and Redis's.
     pub(super) neighbour: SocketAddr,
-    /// Where the neighbour's do by TLS.
+    /// Address of the neighbour's TLS listener.
     pub(super) tls: SocketAddr,
     pub(super) admin: SocketAddr,
 }
 
 impl Place {
-    /// Starts it: `memory` of which each tenant may have three eighths, and so many workers, pinned
-    /// to the first processors.
+    /// Starts the server with `memory`, of which each tenant may have three eighths, and with
+    /// `workers` workers, pinned to the first processors.
     pub(super) fn start(program: &Path, memory: ByteSize, workers: usize) -> Result<Self> {
         let certificate = tempfile::tempdir().context("making a folder for a certificate")?;
         let pair = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])
@@ -64,7 +64,7 @@ impl Place {
     }
 }
 
-/// What of the memory a tenant may have.
+/// The memory limit of each tenant.
 pub(super) fn tenant_limit(memory: ByteSize) -> ByteSize {
     ByteSize::new(memory.as_u64() / 8 * 3)
 }
@@ -116,7 +116,7 @@ pub(super) fn number(value: &Value, name: &str) -> u64 {
     value.get(name).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// What `/stats.json` says of a tenant.
+/// The part of `/stats.json` about a tenant.
 pub(super) fn tenant<'a>(stats: &'a Value, name: &str) -> &'a Value {
     let all = stats.get("tenants").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     all.iter().find(|tenant| tenant.get("name").and_then(Value::as_str) == Some(name)).unwrap_or(&Value::Null)

@@ -1,4 +1,4 @@
-//! What a siege says when it is over: a table for people, JSON for tools.
+//! The report of a hostile-load test: a table for people, JSON for tools.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::attack::Attack;
 use super::place::{number, tenant};
 use super::watch::Most;
 
-/// What a siege found.
+/// The result of a hostile-load test.
 #[derive(Clone, Debug, Serialize)]
 pub struct SiegeReport {
     /// All memory of the server.
@@ -20,7 +20,7 @@ pub struct SiegeReport {
     pub rate: f64,
     /// For how long the victim was measured at a time.
     pub seconds: f64,
-    /// How often each attack was made.
+    /// Number of times that each attack was made.
     pub rounds: usize,
     /// The seed of the random numbers.
     pub seed: u64,
@@ -32,30 +32,30 @@ pub struct SiegeReport {
     pub attacks: Vec<AttackReport>,
 }
 
-/// What came of an attack, all rounds together.
+/// The result of an attack, all rounds together.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttackReport {
     /// Its name.
     pub name: &'static str,
-    /// What is done, in a few words.
+    /// A description in a few words.
     pub about: &'static str,
     /// Rounds in which it was made.
     pub rounds: usize,
-    /// What was not as it should be.
+    /// The faults that were found.
     pub faults: Faults,
     /// The most that was seen of what has a limit.
     pub most: Most,
-    /// What the neighbour did.
+    /// The neighbour's traffic during the attack.
     pub neighbour: Neighbour,
     /// The p99 of the victim's reads alone, in microseconds, by round.
     pub alone_p99_us: Vec<f64>,
     /// And under attack.
     pub attacked_p99_us: Vec<f64>,
-    /// What the p99 may rise to, as a ratio, where that is judged.
+    /// Highest allowed ratio of the p99 under attack to the p99 alone, if the attack has one.
     pub aim: Option<f64>,
 }
 
-/// What was not as it should be, each with the round in which it was found.
+/// The faults of an attack, each with the round in which it was found.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Faults {
     /// The attack did not take place.
@@ -70,11 +70,11 @@ pub struct Faults {
     pub limits: Vec<String>,
     /// The bill or the resident memory was above its bound.
     pub memory: Vec<String>,
-    /// What the attack took was not given back after it.
+    /// Resources that the attack took and that were not given back after it.
     pub returned: Vec<String>,
 }
 
-/// What the neighbour did while it attacked.
+/// The neighbour's traffic during an attack.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Neighbour {
     /// For how long, in seconds.
@@ -118,7 +118,7 @@ impl Spread {
 }
 
 impl Neighbour {
-    /// What lies between two pages of statistics.
+    /// Subtracts one page of statistics from a later one.
     pub(super) fn between(before: &Value, after: &Value, time: std::time::Duration) -> Self {
         let grown = |of: &dyn Fn(&Value) -> u64| of(after).saturating_sub(of(before));
         let its = |name: &'static str| grown(&|stats| number(tenant(stats, "neighbour"), name));
@@ -164,7 +164,7 @@ impl Faults {
         ]
     }
 
-    /// Whether all was as it should be.
+    /// Returns whether there are no faults.
     pub(super) fn is_empty(&self) -> bool {
         self.all().iter().all(|(_, faults)| faults.is_empty())
     }
@@ -216,26 +216,26 @@ impl AttackReport {
         self.attacked_p99_us.push(attacked);
     }
 
-    /// How many times what it is alone the victim's p99 is under attack, round by round.
+    /// Returns the ratio of the victim's p99 under attack to its p99 alone, over the rounds.
     pub fn ratio(&self) -> Option<Spread> {
         Spread::of(
             self.alone_p99_us.iter().zip(&self.attacked_p99_us).map(|(alone, attacked)| attacked / alone),
         )
     }
 
-    /// Whether the victim is as fast as it should be; nothing where that is not judged.
+    /// Returns whether the victim was as fast as the attack's aim asks; `None` without an aim.
     pub fn is_fast(&self) -> Option<bool> {
         Some(self.ratio()?.median <= self.aim?)
     }
 
-    /// Whether the server withstood it, speed aside.
+    /// Returns whether the server withstood the attack, speed aside.
     pub fn is_withstood(&self) -> bool {
         self.rounds > 0 && self.faults.is_empty()
     }
 }
 
 impl SiegeReport {
-    /// Whether the server withstood all of it, speed aside.
+    /// Returns whether the server withstood all attacks, speed aside.
     pub fn is_withstood(&self) -> bool {
         self.attacks.iter().all(AttackReport::is_withstood)
     }

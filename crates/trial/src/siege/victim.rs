@@ -14,8 +14,8 @@ use bench::run::{RunOptions, RunReport, run_wire};
 use bench::targets::Address;
 use bench::targets::memcached::Memcached;
 
-/// What the tenant's limit is to the bytes of its values: they fit three times over, so that
-/// nothing ever has to leave.
+/// Ratio of the tenant's limit to the bytes of its values: they fit three times over, so that
+/// nothing ever has to be evicted.
 const ROOM: u64 = 3;
 /// Small values mostly, and some that are sent from where they lie.
 const VALUE_SIZES: &str = "64:60,1KiB:35,16KiB:5";
@@ -31,11 +31,11 @@ pub(super) struct Victim {
     options: RunOptions,
 }
 
-/// What the victim saw while it was measured.
+/// The victim's measurements in one period.
 pub(super) struct Seen {
     /// Of reads, in microseconds.
     pub(super) p99_us: f64,
-    /// What was not as it should be.
+    /// The faults that were found.
     pub(super) faults: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ impl Victim {
         self.drive(&self.all, &options).context("writing the victim's keys").map(|_| ())
     }
 
-    /// Asks at its rate for so long.
+    /// Sends requests at the victim's rate for `time`.
     pub(super) fn measure(&self, time: Duration) -> Seen {
         let options = RunOptions { length: Length::Time(time), ..self.options.clone() };
         match self.drive(&self.steady, &options) {
@@ -124,7 +124,7 @@ impl Victim {
     }
 }
 
-/// What is wrong with a run in which every read should have found its value.
+/// Lists the faults of a run in which every read should have found its value.
 fn faults(report: &RunReport) -> Vec<String> {
     let reads: u64 = report.pools.iter().map(|pool| pool.gets).sum();
     let mut faults = Vec::new();

@@ -1,5 +1,5 @@
-//! What the server is seen to take while it is attacked, looked at from outside, and whether it
-//! gives it back.
+//! The resources that the server takes while it is attacked, observed from outside, and whether the
+//! server gives them back.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use serde::Serialize;
 
 use super::place::{NEIGHBOUR_CONNECTIONS, Place, VICTIM_CONNECTIONS, number, tenant};
 
-/// How often it is looked at.
+/// Interval between two looks at the server.
 pub(super) const INTERVAL: Duration = Duration::from_millis(200);
-/// So many looks the server has to give back what an attack made it take: longer than every
-/// time-out of its configuration.
+/// Number of looks within which the server must give back what an attack made it take: longer than
+/// every time-out of its configuration.
 const PATIENCE: u32 = 75;
 
 /// The most that was seen of everything, and what its limit was.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Most {
-    /// How often the server was looked at.
+    /// Number of looks at the server.
     pub looks: u64,
     /// Connections of the victim.
     pub victim_connections: Bounded,
@@ -28,7 +28,7 @@ pub struct Most {
     pub victim_bytes: Bounded,
     /// Slabs of the neighbour's pool, in bytes.
     pub neighbour_bytes: Bounded,
-    /// What the bill of all memory comes to, in bytes.
+    /// The total of the memory bill, in bytes.
     pub billed_bytes: Bounded,
     /// Resident memory of the process, in bytes.
     pub resident_bytes: Bounded,
@@ -39,7 +39,7 @@ pub struct Most {
 /// The most that was seen, and the most that there may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bounded {
-    /// What was seen.
+    /// The highest value that was seen.
     pub most: u64,
     /// Its limit.
     pub limit: u64,

@@ -118,7 +118,7 @@ impl Calling {
         }
     }
 
-    /// What came of a call; where nothing is known of it, its histories are told so.
+    /// Passes on the result of a call, and ends its tickets as unknown if the call failed.
     fn settle<T>(&self, done: Result<T>, tickets: Vec<Ticket>) -> Result<(T, Vec<Ticket>)> {
         match done {
             Ok(done) => Ok((done, tickets)),

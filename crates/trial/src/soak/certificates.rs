@@ -63,7 +63,7 @@ impl Authority {
         self.folder.join("server.key")
     }
 
-    /// What a client knows who trusts the root.
+    /// The TLS configuration of a client that trusts the root.
     pub(super) fn client(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.client)
     }

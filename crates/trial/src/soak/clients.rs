@@ -1,4 +1,4 @@
-//! The clients of a soak: who they are, and how they connect.
+//! The clients of a soak: their protocols, tenants and work, and how they connect.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::check::server::ServerCaller as _;
 use crate::check::subject::Caller;
 use crate::check::{memcached, resp};
 
-/// How long a server may take for a reply before it is taken for dead.
+/// Longest time in which a server must reply before it is taken for dead.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a client speaks.
+/// The protocol of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Speech {
     Text,
@@ -28,10 +28,10 @@ pub(super) enum Speech {
     Resp,
 }
 
-/// What a client does.
+/// The work of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Gets, sets, deletes and touches keys, and closes its connection after so many turns, 0 for
+    /// Gets, sets, deletes and touches keys, and closes its connection after this many turns, 0 for
     /// never.
     Calls(Holding, u32),
     /// Keeps copies of what it reads.
@@ -48,7 +48,8 @@ pub(super) struct Client {
     pub(super) name: &'static str,
     pub(super) listener: &'static str,
     pub(super) speech: Speech,
-    /// Whose keys it uses, by the listener, by `SELECT`, or because the user is the tenant's.
+    /// The tenant whose keys the client uses, by the listener, by `SELECT`, or because the user is
+    /// the tenant's.
     pub(super) tenant: Tenant,
     pub(super) user: Option<[&'static str; 2]>,
     pub(super) work: Work,
@@ -92,7 +93,7 @@ const fn client(
     Client { name, listener, speech, tenant, user: None, work }
 }
 
-/// Where the server is, and what a client knows of it.
+/// The addresses of the server, and the certificates that a client trusts.
 #[derive(Clone)]
 pub(super) struct Network {
     pub(super) memcached: SocketAddr,

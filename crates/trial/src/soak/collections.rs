@@ -1,8 +1,8 @@
 //! A client that keeps each value as a hash, a list, a set or a sorted set.
 //!
 //! A value is cut into pieces, each of which is a field's value, an element or a member, and
-//! replaced by a transaction. Joined again, pieces of two values, too few or too many are no value.
-//! The first letter of a key says what it holds.
+//! replaced by a transaction. Joined again, pieces of two values, too few or too many fail the
+//! check of a value. The first letter of a key says what it holds.
 
 use anyhow::{Context, Result, bail};
 use bench::targets::resp::Reply;

@@ -1,8 +1,8 @@
-//! What is being done to the server, so that its clients can tell an end of their connection that
-//! was to be expected from one that was not.
+//! The disturbances of the server in progress, by which a client tells an expected end of its
+//! connection from a fault.
 //!
-//! Whoever disturbs says so before doing it. Whoever connects first notes how things stand, and is
-//! wronged only if its connection ends while they stand as they did.
+//! A disturbance is announced before it is made. A client notes the standing before it connects,
+//! and an end of its connection is a fault only if the standing is the same as then.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::tenants::Tenant;
 /// Between looks at whether the server is back.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How things stand.
+/// The disturbances in progress and the counts of those that were made.
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
     down: AtomicBool,
@@ -22,7 +22,7 @@ pub(super) struct Conditions {
     over: AtomicBool,
 }
 
-/// How things stood at one moment.
+/// The counts of disturbances at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     restarts: u64,
@@ -46,7 +46,7 @@ impl Conditions {
         }
     }
 
-    /// How things stand now.
+    /// Returns the counts at this moment.
     pub(super) fn now(&self) -> Standing {
         Standing {
             restarts: self.restarts.load(Ordering::SeqCst),
@@ -54,7 +54,8 @@ impl Conditions {
         }
     }
 
-    /// Whether something has happened since that ends a tenant's connections; in a word, what.
+    /// Names the disturbance since `since` that explains an end of a tenant's connections, if there
+    /// is one.
     pub(super) fn explain(&self, since: Standing, tenant: Tenant) -> Option<&'static str> {
         let now = self.now();
         match tenant {

@@ -20,10 +20,10 @@ use super::settings::{BOB, MEMCACHED, REDIS, Settings, TLS};
 use super::tenants::Tenant;
 use crate::served::Served;
 
-/// For so long the server may take to do what it was told.
+/// Longest time in which the server must do what it was told.
 const PATIENCE_NANOS: u64 = 30_000_000_000;
 const LOOK: Duration = Duration::from_millis(50);
-/// One removal of a tenant in so many is taken back at once.
+/// One removal of a tenant in this many is taken back at once.
 const TAKEN_BACK: u32 = 3;
 
 /// Something that is done to the server.
@@ -40,7 +40,7 @@ pub enum EventKind {
     Memory,
     /// The certificate and its key are replaced.
     Certificate,
-    /// What a user may do changes.
+    /// The rules of a user change.
     Rules,
     /// Other settings are changed by the admin API.
     Setting,
@@ -92,8 +92,8 @@ impl Control {
         Self { served, scene, settings, authority, rng, kinds, bag, done, old_tls }
     }
 
-    /// What comes next: an end of the server's life, or one of the others, each once before any
-    /// comes again. `None` where there is none of that sort.
+    /// Draws the next event: an end of the server's process, or one of the others, each once before
+    /// any is drawn again. `None` if there is none of that sort.
     pub(super) fn draw(&mut self, ends_a_life: bool) -> Option<EventKind> {
         let mut fitting: Vec<_> =
             self.kinds.iter().copied().filter(|kind| kind.ends_a_life() == ends_a_life).collect();
@@ -267,7 +267,7 @@ impl Control {
         Ok(sum)
     }
 
-    /// Whether the server answers everywhere, and counts on.
+    /// Checks that the server answers on every listener, and that its counters continue.
     fn check(&mut self, requests_before: f64) -> Result<()> {
         let network = self.scene.network.clone();
         ask(&mut network.socket(MEMCACHED)?, b"mn\r\n", b"MN\r\n")?;

@@ -1,8 +1,9 @@
-//! A client that keeps copies of what it reads, and is told by `CLIENT TRACKING` which to forget.
+//! A client that keeps copies of what it reads, and learns through `CLIENT TRACKING` which to
+//! forget.
 //!
-//! A copy that is still there some time after a moment, with all that was said since then heard, is
-//! as good as a get that began at that moment: so it is held against the history. If its value was
-//! gone before that moment, the client was not told.
+//! A copy that is kept for some time after a moment, with all messages since then processed, is as
+//! good as a get that began at that moment: so it is checked against the history. If its value was
+//! gone before that moment, the server failed to notify the client.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,16 +24,16 @@ use crate::check::history::{Found, History, Ticket};
 use crate::check::record::CallKind;
 use crate::check::resp;
 
-/// Of so many keys, the most popular ones, copies are kept.
+/// Number of the most popular keys whose copies are kept.
 const COPIED_KEYS: u64 = 512;
-/// For so long a client may not be told of a change: workers tell after their rounds, the rest is
-/// told once a second.
+/// Longest time after which the server must have reported a change: workers report after their
+/// rounds, the remaining changes are reported once a second.
 const DELAY_NANOS: u64 = 5_000_000_000;
 /// The same for what expires, with the slack of expiry.
 const EXPIRY_DELAY_SECS: u32 = 10;
-/// One turn in so many begins to hold a copy against the history.
+/// One turn in this many begins to check a copy against the history.
 const AUDIT_EVERY: u32 = 4;
-/// One turn in so many asks only for what the server has to say.
+/// One turn in this many only reads the messages of the server.
 const LISTEN_EVERY: u32 = 10;
 
 /// Copies of values by the number of their key, and those that are being held against the history.
@@ -45,7 +46,7 @@ pub(super) struct Copies {
 struct Audit {
     ticket: Ticket,
     version: u64,
-    /// When it is judged.
+    /// The time at which the copy is checked.
     due: u64,
 }
 
@@ -81,7 +82,7 @@ impl Copies {
         audits.into_iter().for_each(|audit| history.end_unknown(audit.ticket));
     }
 
-    /// Begins to hold a key's copy against the history, to be judged at `due`.
+    /// Begins to check a key's copy against the history, which ends at `due`.
     pub(super) fn begin_audit(&mut self, key: u64, thread: u16, due: u64, history: &History) {
         let under_way = self.audits.iter().any(|audit| audit.ticket.key == key);
         if let (Some(version), false) = (self.get(key), under_way) {
@@ -91,12 +92,13 @@ impl Copies {
         }
     }
 
-    /// Whether one is due.
+    /// Returns whether an audit is due.
     pub(super) fn is_due(&self, nanos: u64) -> bool {
         self.audits.front().is_some_and(|audit| audit.due <= nanos)
     }
 
-    /// Judges those that are due and were not forgotten meanwhile. How many there were.
+    /// Ends the audits that are due and whose copies were not forgotten meanwhile. Returns how many
+    /// there were.
     pub(super) fn end_audits(
         &mut self,
         nanos: u64,
@@ -208,7 +210,7 @@ impl Copying {
                 bail!("the server answered {:?} to a get", other?);
             }
         };
-        // What is heard with the reply may be of changes after it.
+        // Messages that arrive with the reply may be of changes after it.
         let told = self.hear(connection, book)?;
         let found = value.map_or(Found::Nothing, |value| book.what_is(&value, key));
         if let Err(violation) = book.history.end_get(ticket, found) {

@@ -8,8 +8,8 @@
 //! carried out or not, and nothing older than what was seen may come back. `docs/soak.md` is its
 //! page.
 //!
-//! - `clients`: who they are. `calls`, `copies`, `vanishing`: what they do. `meta`, `binary`,
-//!   `collections`: what they speak beside what `check` knows already.
+//! - `clients`: protocols, tenants and work. `calls`, `copies`, `vanishing`: what they do. `meta`,
+//!   `binary`, `collections`: what they speak beside what `check` knows already.
 //! - `tenants`: their keys and histories. `conditions`: what explains an end of a connection.
 //! - `settings`, `certificates`: the server's configuration. `control`: what is done to it.
 //! - `samples`: whether it grows. `tally`, `report`: what is said about it.
@@ -69,17 +69,17 @@ use vanishing::Vanishing;
 pub const LEAST_MEMORY: ByteSize = ByteSize::mib(128);
 /// Keys of each tenant for each MiB of memory: more than it can hold.
 const KEYS_PER_MIB: u64 = 200;
-/// A vanishing client does so once in so many turns of others.
+/// Interval between two turns of a vanishing client, as a multiple of that of others.
 const VANISHING_TURNS: u32 = 20;
 /// Between looks at what is due.
 const LOOK: Duration = Duration::from_millis(20);
 const MINUTE: f64 = 60.0;
-/// For so long the server may keep descriptors of clients that have left.
+/// Longest time for which the server may keep descriptors of clients that have disconnected.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Descriptors that may come beside those that were there at first.
 const SPARE_FILES: u64 = 4;
 
-/// How a soak is run.
+/// Options of a soak.
 #[derive(Clone, Debug)]
 pub struct SoakOptions {
     /// The server's program.
@@ -92,18 +92,18 @@ pub struct SoakOptions {
     pub memory: ByteSize,
     /// Names the run's random numbers; what comes first it does not name.
     pub seed: u64,
-    /// How long to wait between events.
+    /// Pause between two events.
     pub every: Duration,
-    /// How long each process lives.
+    /// Lifetime of each process of the server.
     pub life: Duration,
-    /// What is done to the server; nothing is everything.
+    /// The events that may be made; empty for all.
     pub only: Vec<EventKind>,
     /// A fault to plant between clients and histories, and in how many of the calls at which it can
     /// strike it does so once.
     pub plant: Option<(PlantKind, u64)>,
 }
 
-/// What all threads share.
+/// State that all threads of a soak share.
 struct Scene {
     seed: u64,
     keys: u64,
@@ -185,7 +185,8 @@ impl Scene {
         &self.books[client.tenant as usize]
     }
 
-    /// A client's call did not come to an end, since things stood as they did.
+    /// Counts a call of a client that failed, as expected if a disturbance since `since` explains
+    /// it.
     fn failed(&self, client: &Client, since: Standing, error: &anyhow::Error) {
         let lost = error.chain().any(|cause| cause.is::<io::Error>());
         let why = self.conditions.explain(since, client.tenant);
@@ -224,7 +225,7 @@ impl Scene {
         self.tally.lock().found(violation);
     }
 
-    /// Removes all keys of a tenant by way of `flush`.
+    /// Removes all keys of a tenant through `flush`.
     fn flush(&self, tenant: Tenant, flush: impl FnOnce() -> Result<()>) -> Result<()> {
         let book = &self.books[tenant as usize];
         if let Err(violation) = book.history.flush(flush)? {
@@ -481,7 +482,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Whether a line of the log tells of a fault of the server's own.
+/// Returns whether a line of the log reports a fault of the server itself.
 fn is_error(line: &str) -> bool {
     line.contains(" ERROR ") || line.contains("panicked")
 }

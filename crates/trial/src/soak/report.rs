@@ -1,4 +1,4 @@
-//! What a soak did and found.
+//! The report of a soak.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use crate::check::Violation;
 /// The report of a soak.
 #[derive(Clone, Debug, Serialize)]
 pub struct SoakReport {
-    /// How long it ran.
+    /// Duration of the run, in seconds.
     pub seconds: f64,
     /// Names the run's random numbers.
     pub seed: u64,
-    /// Whether it was ended before its time.
+    /// True if the run was interrupted before its time.
     pub interrupted: bool,
     /// Calls that were answered.
     pub operations: u64,
@@ -38,31 +38,31 @@ pub struct SoakReport {
     pub vanished: u64,
     /// Connections that were opened.
     pub connections: u64,
-    /// How long calls took.
+    /// Latency of the calls.
     pub latency: Option<LatencySummary>,
-    /// What was done to the server, by kind.
+    /// Number of events, by kind.
     pub events: Vec<(String, u64)>,
     /// Processes that served one after the other.
     pub lives: u64,
     /// Errors by kind.
     pub errors: Vec<ErrorKind>,
-    /// Whether resident memory stayed as it was.
+    /// The trend of the resident memory.
     pub memory: Flatness,
     /// Open descriptors before the first client came, and after the last one left, where the server
     /// was there to be asked.
     pub open_files: (u64, Option<u64>),
     /// The process over time.
     pub samples: Vec<Sample>,
-    /// How often a planted fault struck, where one was planted.
+    /// Number of calls at which the planted fault struck, if one was planted.
     pub planted: Option<u64>,
     /// Violations of the histories; the first ones of them.
     pub violations: Vec<Violation>,
-    /// How many there were.
+    /// Number of violations that were found.
     pub violations_found: u64,
 }
 
 impl SoakReport {
-    /// What is wrong, in words; nothing where all is well.
+    /// Lists the faults in words; empty if there are none.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.violations_found > 0 {

@@ -1,14 +1,14 @@
-//! What the server's process takes up, again and again, and whether it grows.
+//! Samples of the resources of the server's process, and the test whether they grow.
 
 use anyhow::Result;
 use serde::Serialize;
 
 use crate::served::Served;
 
-/// For so long after a start what a process takes up is not judged, in seconds; and no longer than
-/// a third of its life.
+/// Time after a start in which the resources of a process aren't checked, in seconds; at most a
+/// third of the process's lifetime.
 const WARM_UP_SECS: f64 = 60.0;
-/// Growth that is not judged as such: what one more connection's buffers or a larger index come to.
+/// Growth that is allowed: the size of one more connection's buffers or of a larger index.
 const SPARE_BYTES: f64 = 4.0 * 1024.0 * 1024.0;
 const SPARE_SHARE: f64 = 0.1;
 /// A shorter run says nothing, in seconds.
@@ -19,7 +19,7 @@ const LEAST_SECS: f64 = 300.0;
 pub struct Sample {
     /// Since the start of the run.
     pub at_secs: f64,
-    /// Which process it is, from 0.
+    /// Number of the process, from 0.
     pub life: u64,
     /// Since the start of the process.
     pub age_secs: f64,
@@ -35,7 +35,7 @@ pub struct Sample {
     pub connections: u64,
     /// Calls of all clients a second, since the sample before.
     pub operations_per_sec: f64,
-    /// What 99 % of the calls since the sample before stayed below, in microseconds.
+    /// The 99th percentile of the latency of calls since the sample before, in microseconds.
     pub p99_us: f64,
 }
 
@@ -61,10 +61,10 @@ impl Sample {
     }
 }
 
-/// Whether the resident memory, without what is shared, stays as it is.
+/// The trend of the resident memory, without shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Flatness {
-    /// Samples that were judged: all but those of each process's first minute.
+    /// Samples that were checked: all but those of each process's first minute.
     pub samples: usize,
     /// The most in the first quarter of them.
     pub first_max_bytes: u64,
@@ -73,10 +73,10 @@ pub struct Flatness {
     /// By how much it grows in an hour: the least-squares slope over the second half of the run,
     /// each process around its own mean.
     pub slope_bytes_per_hour: f64,
-    /// What that slope comes to in the longest life of a process in that half.
+    /// The growth at that slope over the longest lifetime of a process in that half.
     pub growth_bytes: f64,
-    /// Whether it is flat: neither does growth exceed a tenth and 4 MiB, nor the last most the
-    /// first by as much. `None` where the run is too short.
+    /// True if the memory is flat: neither does growth exceed a tenth and 4 MiB, nor the last most
+    /// the first by as much. `None` if the run is too short.
     pub is_flat: Option<bool>,
 }
 

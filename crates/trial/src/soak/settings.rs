@@ -26,7 +26,7 @@ const POOL_PERCENT: std::ops::RangeInclusive<u64> = 25..=60;
 const GUEST_PERCENT: std::ops::RangeInclusive<u64> = 20..=35;
 const MEMORY_PERCENT: std::ops::RangeInclusive<u64> = 60..=100;
 
-/// What of the configuration moves.
+/// The parts of the configuration that change during a run.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) most: ByteSize,

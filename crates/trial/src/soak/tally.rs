@@ -1,4 +1,4 @@
-//! What clients count: calls, latencies, errors of each kind with an example, violations.
+//! The counts of clients: calls, latencies, errors of each kind with an example, violations.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::check::Violation;
 /// Most violations that are kept.
 const MOST_VIOLATIONS: usize = 20;
 
-/// What all clients counted.
+/// The counts of all clients.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) operations: u64,
@@ -37,11 +37,11 @@ pub(super) struct Tally {
 /// Errors of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ErrorKind {
-    /// Whether what was done to the server explains them.
+    /// True if a disturbance of the server explains the errors.
     pub expected: bool,
     /// The kind.
     pub kind: String,
-    /// How many.
+    /// Number of errors.
     pub count: u64,
     /// The first of them.
     pub example: String,
@@ -67,7 +67,7 @@ impl Tally {
         }
     }
 
-    /// How many errors there were, expected ones and others.
+    /// Returns the numbers of expected errors and of others.
     pub(super) fn error_counts(&self) -> (u64, u64) {
         let sum = |wanted: bool| {
             let counts = self.errors.iter().filter(|((expected, _), _)| *expected == wanted);

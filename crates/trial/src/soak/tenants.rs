@@ -36,7 +36,7 @@ impl Tenant {
 /// Seconds by which a value may be returned after its end: clocks tick once a second, and the
 /// server reads its own.
 const SLACK_SECS: u64 = 2;
-/// Where a stamp's number has its tenant.
+/// Position of the tenant in a stamp's key number, in bits.
 const TENANT_SHIFT: u32 = 40;
 /// Each eight keys in a row are of these kinds: strings, a hash, a list, a set and a sorted set.
 const KINDS: &[u8; 8] = b"sssshlez";
@@ -52,12 +52,12 @@ impl Book {
         Self { tenant, history: History::new(keys, SLACK_SECS) }
     }
 
-    /// Who a value of a key says it is.
+    /// The stamp that a value of `key` carries.
     pub(super) fn stamp(&self, key: u64, version: u64) -> Stamp {
         Stamp { key: (self.tenant as u64) << TENANT_SHIFT | key, version }
     }
 
-    /// What a get of `key` found.
+    /// Classifies the value that a get of `key` returned.
     pub(super) fn what_is(&self, value: &[u8], key: u64) -> Found {
         match read(value) {
             None => Found::Damaged(value.len()),
@@ -78,7 +78,7 @@ impl Book {
     }
 }
 
-/// What a role's keys hold.
+/// The type of the values of a role's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holding {
     Strings,

@@ -21,12 +21,12 @@ use super::tenants::{Holding, write_key};
 use crate::check::record::CallKind;
 use crate::check::value::Values;
 
-/// For so long the server may keep what nobody uses any more.
+/// Longest time for which the server may keep what nobody uses any more.
 const PATIENCE_NANOS: u64 = 20_000_000_000;
 const LOOK: Duration = Duration::from_millis(50);
 const SIZE: u32 = 8_000;
 
-/// How it leaves.
+/// The moment at which a client vanishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaving {
     /// After a whole request, without waiting for its reply.
@@ -46,7 +46,7 @@ pub(super) struct Vanishing {
     values: Values,
 }
 
-/// Where a connection's client is, and where its server.
+/// The addresses of a connection's client and server.
 type Ends = (SocketAddr, SocketAddr);
 
 impl Vanishing {
@@ -137,15 +137,15 @@ impl Vanishing {
     }
 }
 
-/// Whether `stats conns` has the connection. A client's port alone says nothing: it may have
-/// another connection, to another listener.
+/// Returns whether `stats conns` lists the connection. A client's port alone isn't enough: it may
+/// have another connection, to another listener.
 fn is_listed(text: &str, (client, server): Ends) -> bool {
     let lines: Vec<&str> = text.lines().collect();
     let is_at = |line: &str, address: SocketAddr| line.ends_with(&format!(":{address}"));
     lines.windows(2).any(|pair| is_at(pair[0], client) && is_at(pair[1], server))
 }
 
-/// What `stats conns` says.
+/// Reads the reply to `stats conns`.
 fn connections(socket: &mut TcpStream) -> Result<String> {
     socket.write_all(b"stats conns\r\n").context("asking for connections")?;
     let (mut text, mut part) = (Vec::new(), [0; 4096]);

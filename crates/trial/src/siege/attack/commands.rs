@@ -157,7 +157,7 @@ pub(super) fn flushes(scene: &Scene) -> Result<u64> {
     repeat(scene, requests, 201)
 }
 
-/// What is for operators. Whatever is not refused may concern this tenant alone.
+/// Sends commands that are for operators. Those that aren't refused may concern this tenant alone.
 pub(super) fn operators(scene: &Scene) -> Result<u64> {
     let mut buffer = vec![0; 64 << 10];
     let mut done = 0;

@@ -6,7 +6,7 @@ use super::Scene;
 use super::peer::{Moved, connect, read, write};
 use super::slow::asks_for_large;
 
-/// What is sent of a request that has no end.
+/// Bytes that are sent of a request that never ends.
 const MOST_BYTES: usize = 32 << 20;
 
 /// A request: how it begins, and what then comes again and again.

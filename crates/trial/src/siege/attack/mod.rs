@@ -1,4 +1,4 @@
-//! What is done to the server, each on threads of its own for a given time.
+//! The attacks on the server, each on threads of its own for a given time.
 
 mod commands;
 mod connections;
@@ -15,24 +15,24 @@ use anyhow::{Context, Result};
 use base::{ByteSize, Clock};
 use parking_lot::Mutex;
 
-/// The victim's p99 may be so many times what it is alone.
+/// Highest ratio that is allowed of the victim's p99 under attack to its p99 alone.
 const AIM: f64 = 1.5;
 
 /// An attack.
 pub(super) struct Attack {
     pub(super) name: &'static str,
-    /// What is done, in a few words.
+    /// A description in a few words.
     pub(super) about: &'static str,
-    /// What the victim's p99 may rise to, where that is judged: attacks of a neighbour that does
-    /// what clients do, only far too much.
+    /// Highest allowed ratio of the victim's p99 under attack to its p99 alone. Only attacks in
+    /// which a neighbour does what clients do, only far too much, have one.
     pub(super) aim: Option<f64>,
-    /// Whether the neighbour has a rate meanwhile.
+    /// True if the neighbour has a rate limit during the attack.
     pub(super) is_rated: bool,
-    /// Whether it goes to another server.
+    /// True if the attack goes to another server, the decoy.
     pub(super) is_elsewhere: bool,
     /// Writes what it needs.
     prepare: fn(&Scene) -> Result<()>,
-    /// What each of its threads does until the time is over; returns how often.
+    /// The work of each thread until the time is over; returns how often the thread did it.
     threads: &'static [fn(&Scene) -> Result<u64>],
 }
 
@@ -40,7 +40,7 @@ const fn nothing(_: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// What an attack is if it does not say otherwise.
+/// The defaults of an attack.
 const PLAIN: Attack = Attack {
     name: "",
     about: "",
@@ -172,13 +172,13 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// Where an attack is made, and until when.
+/// The target of an attack, and its deadline.
 pub(super) struct Scene {
     /// The neighbour's listener for memcached's protocols and Redis's.
     pub(super) neighbour: SocketAddr,
     pub(super) tls: SocketAddr,
     pub(super) admin: SocketAddr,
-    /// What of the memory the neighbour may have.
+    /// The neighbour's memory limit.
     pub(super) limit: ByteSize,
     pub(super) max_connections: u64,
     pub(super) seed: u64,
@@ -188,12 +188,11 @@ pub(super) struct Scene {
     pub(super) left_open: Mutex<Vec<TcpStream>>,
 }
 
-/// How much longer an attack goes on that has done nothing yet, because the processors never were
-/// free.
+/// Extension of an attack that has done nothing yet, because the processors were never free.
 const PATIENCE_NANOS: u64 = 30_000_000_000;
 
 impl Scene {
-    /// Whether an attack that has done so much is to end.
+    /// Returns whether an attack that has done its work `done` times is to end.
     fn is_over(&self, done: u64) -> bool {
         let until = if done == 0 { self.until.saturating_add(PATIENCE_NANOS) } else { self.until };
         Clock::System.monotonic_nanos() >= until

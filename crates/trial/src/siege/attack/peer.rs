@@ -10,7 +10,7 @@ use rustix::net::sockopt;
 
 use super::Scene;
 
-/// How long a call may take, so that an attack ends in time.
+/// Longest time that a call may block, so that an attack ends in time.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Connects; calls return after a while whatever happens.
@@ -35,7 +35,7 @@ pub(super) fn reset(stream: TcpStream) {
     drop(stream);
 }
 
-/// What became of an attempt to move bytes.
+/// The outcome of an attempt to move bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     /// Some.
@@ -74,7 +74,7 @@ fn ended() -> anyhow::Error {
     io::Error::new(ErrorKind::UnexpectedEof, "the server ended the connection").into()
 }
 
-/// Whether something failed because the server ended a connection.
+/// Returns whether an error means that the server closed a connection.
 pub(super) fn is_end(error: &anyhow::Error) -> bool {
     use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     error
@@ -83,8 +83,8 @@ pub(super) fn is_end(error: &anyhow::Error) -> bool {
         .any(|error| matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof))
 }
 
-/// Sends requests and reads until the replies end with `mark`, whatever else they are. False where
-/// the time was over before, for an attack that has done so much.
+/// Sends requests and reads until the replies end with `mark`, whatever else they are. Returns
+/// false if the time was over first, for an attack that has done its work `done` times.
 pub(super) fn converse(
     stream: &mut TcpStream,
     (requests, mark): (&[u8], &[u8]),

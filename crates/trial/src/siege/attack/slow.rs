@@ -88,7 +88,7 @@ pub(super) fn readers(scene: &Scene) -> Result<u64> {
     Ok(asked)
 }
 
-/// So many reads of the large value, in one request and in single ones.
+/// Builds `times` reads of the large value, half of them in one request and half in single ones.
 pub(super) fn asks_for_large(times: usize) -> Vec<u8> {
     let one = format!("get {LARGE_KEY}\r\n").repeat(times / 2);
     format!("get{}\r\n{one}", format!(" {LARGE_KEY}").repeat(times / 2)).into_bytes()
