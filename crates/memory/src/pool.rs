@@ -316,6 +316,14 @@ impl Pool {
         self.ceiling_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// Allows it this many bytes more than it has, if it is held back from them for now.
+    pub(crate) fn raise_ceiling(&self, bytes: u64) {
+        let has = self.slab_bytes();
+        if bytes > 0 && self.ceiling_bytes.load(Ordering::Relaxed) < has + bytes {
+            self.ceiling_bytes.fetch_max(has + bytes, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn slab_bytes(&self) -> u64 {
         self.slab_bytes.load(Ordering::Relaxed)
     }

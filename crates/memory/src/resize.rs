@@ -217,7 +217,10 @@ impl Core {
                 ));
             }
             let mut has_given = self.has_emptyable_slab() && self.empty_split_slab(&mut taking);
+            // What is vacant in any pool goes before items of another. If it cannot be brought
+            // together, more of it would be of no use.
             has_given = has_given
+                || vain_gifts == 0 && self.release_vacant((over - units).min(SLAB_BYTES as u64)) > 0
                 || refused.len() < MOST_REFUSALS
                     && self.first_to_give(&refused).is_some_and(|number| {
                         let gives = self.give_a_slab(number, &mut taking);
@@ -281,7 +284,7 @@ impl Core {
         amount: Amount,
         taking: &mut Taking,
     ) -> Option<u8> {
-        if let Some((number, _)) = self.release_vacant_from(pool, except, amount, taking) {
+        if let Some((number, _)) = self.release_vacant_from(pool, except, amount, None, taking) {
             return Some(number);
         }
         let mut candidates: Vec<_> = pool

@@ -95,6 +95,9 @@ impl Core {
             if self.retired_runs.bytes() >= lacking {
                 return;
             }
+            if self.arena.has_bare_units() && self.release_vacant(lacking) > 0 {
+                continue;
+            }
             let Some(number) = self.first_to_give(&refused) else { break };
             if !self.give_for_room(number, lacking) && (!refused.insert(number) || refused.len() > MOST_ASKED)
             {

@@ -125,8 +125,9 @@ impl Cache {
         Ok(())
     }
 
-    /// Takes slabs for pools that want memory where there is none from the pools that are farthest
-    /// over their reserves by their weights, until they are even; for each at most so many as
+    /// Takes memory for pools that want some if none is free: vacant memory of pools that have more
+    /// than their reserves, or else slabs of the pools that are farthest over their reserves by
+    /// their weights, until they are even; for each at most so many as
     /// [`crate::CacheConfig::resize_slabs`] says, so that a round stays short. Until the next round
     /// a slab that gets free is not had by a pool that stands higher than one that wants it.
     /// Returns who has given to whom. [`Self::maintain`] does so as well.
@@ -154,10 +155,15 @@ impl Cache {
         }
         let wanting: Vec<u16> = stakes.iter().filter(|stake| stake.wants).map(|stake| stake.pool).collect();
         let (mut taken, mut taking) = (Vec::new(), Taking::new(Why::Limit, WAITS));
+        let vacant: Vec<&Pool> =
+            staying.iter().copied().filter(|pool| pool.upkeep.vacant.bytes() > 0).collect();
         for receiver in staying.iter().filter(|pool| wanting.contains(&pool.number)) {
             let step = receiver.step_to_take();
-            let mut given = 0;
-            while given < most.saturating_mul(SLAB_BYTES as u64) {
+            let mut given = core.reclaim_vacant(&vacant, receiver, step, &mut taken);
+            if given >= step {
+                continue;
+            }
+            while given < most.saturating_mul(SLAB_BYTES as u64) && core.idle_bytes() == 0 {
                 let Some(number) = victim(&stakes, receiver.number, step) else { break };
                 let Some(from) = pools.numbered(number) else { break };
                 let planned = stakes.iter().find(|stake| stake.pool == number).map_or(0, |stake| stake.bytes);
@@ -206,6 +212,9 @@ impl Cache {
     fn give_back(&self, pool: &Pool, amount: Amount, taking: &mut Taking) -> Option<Move> {
         let core = self.core();
         let _resizing = pool.resizing.lock();
+        if let Some((victim, _)) = core.release_vacant_from(pool, None, amount, None, taking) {
+            return Some(given_back(pool, victim));
+        }
         let leaves = pool.used_classes().any(|(number, class)| {
             pool.is_class_leaving(number) && class.inner.lock().chunks.run_count() > 0
         });
@@ -220,14 +229,37 @@ impl Cache {
             }
         }
         let victim = core.take_bytes(pool, None, 1, amount, taking.waiting(WAITS))?;
-        let limit = ByteSize::new(pool.limit_bytes());
-        let reason =
-            format!("the pool is over its limit of {limit}, and class {victim} could give some memory");
-        Some(Move { victim, receiver: None, reason })
+        Some(given_back(pool, victim))
     }
 }
 
+/// The move of memory of a pool that is over its limit.
+fn given_back(pool: &Pool, victim: u8) -> Move {
+    let limit = ByteSize::new(pool.limit_bytes());
+    let reason = format!("the pool is over its limit of {limit}, and class {victim} could give some memory");
+    Move { victim, receiver: None, reason }
+}
+
 impl Core {
+    /// Takes vacant memory of these pools for another one that wants a step more: before items of
+    /// any pool are evicted for it. Returns how much it was.
+    fn reclaim_vacant(&self, pools: &[&Pool], receiver: &Pool, step: u64, taken: &mut Vec<Reclaimed>) -> u64 {
+        let mut given = 0;
+        for from in pools.iter().filter(|from| from.number != receiver.number) {
+            if given >= step {
+                break;
+            }
+            // It may have it back if it needs it first: nothing was evicted for that.
+            let bytes = self.release_vacant_over_reserve(from, step - given);
+            if bytes > 0 {
+                from.slabs_reclaimed.fetch_add(1, Ordering::Relaxed);
+                taken.push(Reclaimed { victim: from.id(), receiver: receiver.id(), bytes });
+                given += bytes;
+            }
+        }
+        given
+    }
+
     /// Takes memory for a class of the pool from the pool that should give it, for an allocation.
     /// Waits neither for another thread that takes memory nor for held items, as
     /// [`Core::move_within_pool`].

@@ -10,7 +10,10 @@
 //!
 //! A class keeps a sixteenth of its chunks ([`slab::run::vacant_chunks`]), so that what is freed
 //! and used again in turn does not go from class to class; and what it got itself, until it has
-//! used that or a round of maintenance comes. So what moves is at most what is inserted.
+//! used that or a round of maintenance comes. So what moves is at most what is inserted: into the
+//! pool that takes it, as the one that gives may be idle. Whoever lowers a limit, or the cache's
+//! memory, takes vacant memory first, too, however much is copied for it: else items would be
+//! evicted.
 //!
 //! Invariants:
 //! 1. The sums are those of the classes, whose own counts change under their locks. They may be
@@ -58,6 +61,23 @@ impl Needed {
     /// Returns what remains after `released` bytes.
     fn without(self, released: u64) -> Self {
         Self { least: self.least.saturating_sub(released), bytes: self.bytes.saturating_sub(released) }
+    }
+}
+
+/// A demand for vacant memory of a pool.
+#[derive(Clone, Copy)]
+struct Request {
+    needed: Needed,
+    /// The class that does not give.
+    except: Option<u8>,
+    most_bytes: u64,
+}
+
+impl Request {
+    /// Of what the pool has over its reserve.
+    fn over_reserve(pool: &Pool, needed: Needed) -> Self {
+        let most_bytes = pool.slab_bytes().saturating_sub(pool.reserve_bytes());
+        Self { needed, except: None, most_bytes }
     }
 }
 
@@ -131,7 +151,7 @@ impl Core {
             let free = self.ledger.free() + self.arena.free_unit_bytes();
             let lacking = self.metadata_to_come().saturating_sub(free);
             let needed = Needed { least: class.least_bytes() + lacking, bytes: wanted + lacking };
-            let released = self.release_vacant(pool, class, needed, &mut turns);
+            let released = self.release_vacant_for(pool, class, needed, &mut turns);
             if released == 0 {
                 break;
             }
@@ -141,6 +161,7 @@ impl Core {
             let bytes = if is_reserved { wanted.max(released) } else { wanted };
             if self.grow(pool, class, bytes) > 0 || self.bring_together() && self.grow(pool, class, bytes) > 0
             {
+                pool.set_wants_memory(false);
                 return true;
             }
         }
@@ -153,18 +174,17 @@ impl Core {
 
     /// Has classes of the pool, or of others if its limits allow it more, give back vacant memory
     /// as `needed` for `class`, in at most `turns`. Returns how much it was.
-    fn release_vacant(&self, pool: &Pool, class: &Class, needed: Needed, turns: &mut usize) -> u64 {
-        let mut released = self.release_vacant_of(pool, Some(class.info.class), needed, u64::MAX, turns);
+    fn release_vacant_for(&self, pool: &Pool, class: &Class, needed: Needed, turns: &mut usize) -> u64 {
+        let of_its_own = Request { needed, except: Some(class.info.class), most_bytes: u64::MAX };
+        let mut released = self.release_vacant_of(pool, of_its_own, Some(pool), turns);
         if released >= needed.least || pool.room_bytes().saturating_add(released) < class.least_bytes() {
             return released;
         }
         let pools = self.pools.all();
         let others = pools.iter().filter(|other| other.number != pool.number && !other.is_leaving());
         for other in others {
-            let over = other.slab_bytes().saturating_sub(other.reserve_bytes());
-            if over > 0 {
-                released += self.release_vacant_of(other, None, needed.without(released), over, turns);
-            }
+            let request = Request::over_reserve(other, needed.without(released));
+            released += self.release_vacant_of(other, request, Some(pool), turns);
             if released >= needed.least || *turns == 0 {
                 break;
             }
@@ -172,27 +192,52 @@ impl Core {
         released
     }
 
-    /// Has classes of the pool other than `except` give back vacant memory as `needed`, and no more
-    /// than `most_bytes`, in at most `turns`. Passes over a pool in which somebody else takes
-    /// memory. Returns how much it was.
+    /// Has pools give back about so much vacant memory that they have over their reserves, because
+    /// somebody must give some. Evicts nothing, and waits for nobody. Returns how much it was.
+    pub(crate) fn release_vacant(&self, bytes: u64) -> u64 {
+        if !self.has_vacant() {
+            return 0;
+        }
+        let pools = self.pools.all();
+        let mut released = 0;
+        for pool in pools.iter().filter(|pool| !pool.is_leaving()) {
+            released += self.release_vacant_over_reserve(pool, bytes - released);
+            if released >= bytes {
+                break;
+            }
+        }
+        released
+    }
+
+    /// Has the pool give back about so much vacant memory that it has over its reserve, as
+    /// [`Self::release_vacant`]. Returns how much it was.
+    pub(crate) fn release_vacant_over_reserve(&self, pool: &Pool, bytes: u64) -> u64 {
+        let request = Request::over_reserve(pool, Needed { least: bytes, bytes });
+        self.release_vacant_of(pool, request, None, &mut { MOST_TAKEN_FROM })
+    }
+
+    /// Has classes of the pool give back vacant memory as `request` says, in at most `turns`.
+    /// Passes over a pool in which somebody else takes memory. Returns how much it was.
     fn release_vacant_of(
         &self,
         pool: &Pool,
-        except: Option<u8>,
-        needed: Needed,
-        most_bytes: u64,
+        request: Request,
+        payer: Option<&Pool>,
         turns: &mut usize,
     ) -> u64 {
-        if pool.upkeep.vacant.bytes() == 0 {
+        if pool.upkeep.vacant.bytes() == 0 || request.most_bytes == 0 {
             return 0;
         }
         let Some(_resizing) = pool.resizing.try_lock() else { return 0 };
+        let Request { needed, except, most_bytes } = request;
         let mut taking = Taking::new(Why::Moved, 0);
         let mut released = 0;
         while released < needed.least && *turns > 0 {
             let most_bytes = most_bytes.saturating_sub(released);
             let amount = Amount { bytes: needed.without(released).bytes.min(most_bytes), most_bytes };
-            let Some((_, more)) = self.release_vacant_from(pool, except, amount, &mut taking) else { break };
+            let Some((_, more)) = self.release_vacant_from(pool, except, amount, payer, &mut taking) else {
+                break;
+            };
             released += more;
             *turns -= 1;
         }
@@ -200,13 +245,15 @@ impl Core {
     }
 
     /// Takes about as much as `amount` says from the class of the pool, other than `except`, in
-    /// which most is vacant, or from the next one. Evicts nothing, and waits for nobody. Returns
-    /// the number of the class, and how much it gave. The caller holds the pool's `resizing`.
+    /// which most is vacant, or from the next one. If there is a `payer`, no more is copied than
+    /// was inserted into it. Evicts nothing, and waits for nobody. Returns the number of the class,
+    /// and how much it gave. The caller holds the pool's `resizing`.
     pub(crate) fn release_vacant_from(
         &self,
         pool: &Pool,
         except: Option<u8>,
         amount: Amount,
+        payer: Option<&Pool>,
         taking: &mut Taking,
     ) -> Option<(u8, u64)> {
         if pool.upkeep.vacant.bytes() == 0 {
@@ -220,27 +267,35 @@ impl Core {
             .collect();
         classes.sort_by_key(|class| std::cmp::Reverse(vacant(class)));
         classes.into_iter().find_map(|class| {
-            let released = self.release_vacant_runs(pool, class, amount, taking);
+            let released = self.release_vacant_runs(pool, class, amount, payer, taking);
             (released > 0).then_some((class.info.class, released))
         })
     }
 
-    /// Has the class give back runs that can leave without an eviction, of about `amount` together.
-    fn release_vacant_runs(&self, pool: &Pool, class: &Class, amount: Amount, taking: &mut Taking) -> u64 {
+    /// Has the class give back runs that can leave without an eviction, of about `amount` together,
+    /// as [`Self::release_vacant_from`].
+    fn release_vacant_runs(
+        &self,
+        pool: &Pool,
+        class: &Class,
+        amount: Amount,
+        payer: Option<&Pool>,
+        taking: &mut Taking,
+    ) -> u64 {
         let mut released = 0;
         while released < amount.bytes {
             let runs = class.vacant_runs(amount.most_bytes - released);
             let is_free =
                 |(run, used): &&(Run, u32)| *used == 0 || self.held_in(*run, run.chunks(class.info), 1) == 0;
             let Some((run, used)) = runs.iter().find(is_free) else { break };
-            // What is copied is no more than what is inserted.
             let copied = u64::from(*used) * u64::from(class.info.chunk_bytes);
-            let Some(turn) = pool.turn_to_move(copied) else { break };
-            if !self.release_run(pool, class, *run, taking) {
+            let payer = payer.filter(|_| copied > 0);
+            let turn = payer.map(|payer| payer.turn_to_move(copied));
+            if turn == Some(None) || !self.release_run(pool, class, *run, taking) {
                 break;
             }
-            if copied > 0 {
-                pool.note_move(turn);
+            if let (Some(payer), Some(turn)) = (payer, turn.flatten()) {
+                payer.note_move(turn);
             }
             pool.slabs_moved.fetch_add(1, Ordering::Relaxed);
             released += run.bytes();

@@ -323,6 +323,99 @@ fn vacant_memory_of_a_reserve_is_for_its_pool() {
     }
 }
 
+/// Pools of which each item is put by its number, and their evictions.
+struct Pools<'c> {
+    cache: &'c Cache,
+    pools: Vec<PoolId>,
+}
+
+impl<'c> Pools<'c> {
+    fn new(cache: &'c Cache, count: usize) -> Self {
+        Self { cache, pools: pools(cache, count) }
+    }
+
+    fn put(&self, pool: usize, key: u32, len: usize) {
+        let item = self.cache.allocate(self.pools[pool], &key.to_le_bytes(), len, &ItemOptions::default());
+        self.cache.put(item.expect("memory"));
+    }
+
+    fn remove(&self, pool: usize, key: u32) {
+        assert!(self.cache.keys(self.pools[pool]).remove(&key.to_le_bytes()));
+    }
+
+    fn evictions(&self) -> Vec<u64> {
+        self.cache.stats().pools.iter().map(|pool| pool.sum(|class| class.evictions)).collect()
+    }
+}
+
+/// Copies for another pool were limited by what the idle pool had inserted: nothing.
+#[test]
+fn an_idle_pool_gives_its_vacant_memory_though_items_remain_in_each_run() {
+    for kept in [8, 20] {
+        let cache = cache(ByteSize::mib(64));
+        let pools = Pools::new(&cache, 2);
+        let mut rng = seeded(99);
+        for round in 0..3 {
+            let (mut key, mut bytes) = (0, 0);
+            while bytes < 45_000_000 {
+                let len = 20.0 * rng.random_range(1.0..10.0_f64).powi(3);
+                pools.put(0, key, len as usize);
+                bytes += len as u64 + 60;
+                key += 1;
+            }
+            (0..key).filter(|key| key % kept != 0).for_each(|key| pools.remove(0, key));
+            cache.maintain().expect("there is memory");
+            (0..38_000).for_each(|key| pools.put(1, key, 1_000));
+            assert_eq!(pools.evictions(), [0, 0], "round {round}, 1 of {kept} kept");
+            cache.validate();
+            (0..38_000).for_each(|key| pools.remove(1, key));
+            (0..key).filter(|key| key % kept == 0).for_each(|key| pools.remove(0, key));
+            cache.maintain().expect("there is memory");
+        }
+    }
+}
+
+#[test]
+fn a_lower_limit_takes_vacant_memory_before_items() {
+    let cache = cache(ByteSize::mib(64));
+    let pools = Pools::new(&cache, 1);
+    (0..30_000).for_each(|key| pools.put(0, key, 1_000));
+    (50_000..56_500).for_each(|key| pools.put(0, key, 3_000));
+    (50_000..56_500).for_each(|key| pools.remove(0, key));
+    cache.maintain().expect("there is memory");
+    cache.set_pool_limit_lazily(pools.pools[0], Some(ByteSize::mib(44))).expect("there is such a pool");
+    for _ in 0..10 {
+        cache.maintain().expect("nothing is held");
+    }
+    assert!(cache.stats().pools[0].slab_bytes <= ByteSize::mib(44).as_u64());
+    assert_eq!(pools.evictions(), [0]);
+    cache.validate();
+}
+
+/// The pool that has most is asked first for its items, but for them only.
+#[test]
+fn vacant_memory_of_one_pool_goes_before_items_of_another() {
+    for is_lowered in [false, true] {
+        let cache = cache(ByteSize::mib(64));
+        let pools = Pools::new(&cache, 3);
+        (0..28_000).for_each(|key| pools.put(0, key, 1_000));
+        (0..6_500).for_each(|key| pools.put(1, key, 3_000));
+        // The third one wants memory, if there is none for it.
+        let wanting = if is_lowered { 1_000 } else { 20_000 };
+        (0..wanting).for_each(|key| pools.put(2, key, 1_000));
+        let before = pools.evictions();
+        assert_eq!(before[..2], [0, 0]);
+        assert_eq!(before[2] > 0, !is_lowered);
+        (0..6_500).for_each(|key| pools.remove(1, key));
+        if is_lowered {
+            cache.set_memory(ByteSize::mib(48)).expect("nothing is held");
+        }
+        cache.maintain().expect("nothing is held");
+        assert_eq!(pools.evictions(), before, "lowered: {is_lowered}");
+        cache.validate();
+    }
+}
+
 /// A class of large chunks gives its memory as others do.
 #[test]
 fn memory_of_removed_large_items_serves_small_ones() {

@@ -148,6 +148,34 @@ fn a_slab_that_could_not_be_moved_is_asked_for_again() {
     cache.validate();
 }
 
+/// A pool that once wanted memory got more in each round, whether it used that or not, until half
+/// of the cache, or its reserve, was free.
+#[test]
+fn a_neighbour_loses_no_more_than_a_pool_uses() {
+    for (reserve, every) in [(0, 200), (0, 6_000), (32, 200), (32, 6_000)] {
+        let cache = cache(64, CacheConfig::default());
+        let pool = |name, reserve| {
+            let reserve = ByteSize::mib(reserve);
+            cache.add_pool(PoolConfig { reserve, ..PoolConfig::named(name) }).expect("new")
+        };
+        let (first, second) = (pool("first", 0), pool("second", reserve));
+        (0..80_000).for_each(|key| put(&cache, first, key, 1_000));
+        let items = || cache.stats().pools[0].sum(|class| class.items);
+        let before = items();
+        for key in 0..6_000 {
+            put(&cache, second, key, 1_000);
+            if key % every == 0 {
+                cache.maintain().expect("nothing is held");
+            }
+        }
+        (0..30).for_each(|_| cache.maintain().expect("nothing is held"));
+        // As much as it uses, a tenth of the memory, and a step.
+        let lost = before - items();
+        assert!(lost < 6_000 + 9_000, "{lost} of {before} with a reserve of {reserve} MiB");
+        cache.validate();
+    }
+}
+
 /// Pools that share all memory, with these reserves in slabs and these weights.
 fn sharing(cache: &Cache, shares: &[(u64, u32)]) -> Vec<PoolId> {
     let config = |number: usize, (reserve, weight): (u64, u32)| PoolConfig {
@@ -258,9 +286,11 @@ fn held_items_keep_their_slab_and_another_pool_gives() {
     let most = usize::from(before[1] > before[0]);
     let held: Vec<_> = cache.items(pools[most]).expect("exists").collect();
     let refused = cache.allocate(pools[2], b"key", 8_000, &ItemOptions::default()).is_err();
-    (0..100).for_each(|_| {
-        let _ = cache.allocate(pools[2], b"key", 8_000, &ItemOptions::default());
-    });
+    for key in 0..2_000_u64 {
+        if let Ok(item) = cache.allocate(pools[2], &key.to_le_bytes(), 8_000, &ItemOptions::default()) {
+            cache.put(item);
+        }
+    }
     let taken = cache.reclaim();
     assert!(
         !taken.is_empty() && taken.iter().all(|taken| taken.victim == pools[1 - most]),

@@ -65,6 +65,13 @@ impl Core {
         self.ledger.free().saturating_sub(self.metadata_to_come()) + self.arena.free_unit_bytes()
     }
 
+    /// Free memory beyond a tenth of the cache, in bytes. As long as there is some, no pool has
+    /// items evicted for another, nor is one held back so that it evicts its own.
+    pub(crate) fn idle_bytes(&self) -> u64 {
+        let free = self.ledger.free() + self.arena.free_unit_bytes();
+        free.saturating_sub(self.ledger.limit() / 10)
+    }
+
     /// Gives a class that has used up its free chunks vacant memory of others, unless it will grow
     /// by as much as it takes at a time.
     #[cold]
@@ -87,12 +94,15 @@ impl Core {
         }
         let info = inner.chunks.info();
         let least = least_units(info.chunk_bytes);
+        // Whoever the idle memory was freed for.
+        pool.raise_ceiling(self.idle_bytes());
         let free = self.free_for_runs();
         let wanted = units_to_grow(info.chunk_bytes, inner.chunks.bytes(), free.min(pool.room_bytes()));
         let mut units = wanted;
         loop {
             if let Some(run) = self.take_run(pool, info, units, inner.policy.kind()) {
                 self.adopt_run(class, inner, run);
+                pool.set_wants_memory(false);
                 return true;
             }
             if units == least {

@@ -71,8 +71,8 @@ pub(crate) enum Wrong {
 pub(crate) struct Lives {
     kept: Vec<Life>,
     next_version: u64,
-    /// Tick before which a get isn't checked if it returns an unknown version, because versions were
-    /// dropped for lack of room.
+    /// Tick before which a get isn't checked if it returns an unknown version, because versions
+    /// were dropped for lack of room.
     blind_until: Tick,
 }
 
