@@ -82,9 +82,9 @@ const fn requests(name: &'static str, rule: Rule, why: &'static str) -> Key {
 const FLASH: &str = "the engine has no flash tier";
 const REPLAY: &str = "traces are replayed by `millpond bench replay --trace FILE`";
 const UNREAD: &str = "CacheBench has no such key any more and does not act on it: leave it out";
-const CHAINED: &str = "the engine has no chained items";
-const DESTRUCTOR: &str = "the engine has no item destructors";
-const SHARED: &str = "the engine's memory is not shared with other processes";
+const CHAINED: &str = "this program adds no chained items";
+const DESTRUCTOR: &str = "this program uses no item destructors";
+const SHARED: &str = "the caches of this program are not shared with other processes";
 const LOCKS: &str = "hits take no lock here";
 const INDEX: &str = "the index grows by itself";
 

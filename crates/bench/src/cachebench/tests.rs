@@ -111,7 +111,7 @@ fn keys_that_are_not_honoured_are_refused_by_name_all_at_once() {
         "cache_config.rebalanceStrategy = \"best\": by tail age",
         "cache_config.nvmCacheSizeMB = 512: the engine has no flash",
         "cache_config.navyArenas",
-        "test_config.addChainedRatio = 0.1: the engine has no chained items",
+        "test_config.addChainedRatio = 0.1: this program adds no chained items",
         "test_config.chainedItemLengthRange",
         "test_config.checkConsistency = true: consistency is checked by `millpond bench check",
         "test_config.preallocateCache = true: CacheBench has no such key any more",
