@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// A key: text, so that servers take it as well.
 pub(crate) type Key = [u8; 16];
 
-/// How many keys a batched find is given.
+/// Number of keys in a batched find.
 pub(crate) const BATCH: usize = 16;
 
 /// The key of a number.
@@ -28,12 +28,13 @@ pub(crate) fn key(number: u64) -> Key {
     key
 }
 
-/// How requests spread over keys.
+/// The distribution of requests over keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Spread {
     /// All keys alike.
     Uniform,
-    /// The k-th most popular key in proportion to `k` to the power of minus so many hundredths.
+    /// Zipf's law: the k-th most popular key in proportion to `k` to the power of minus this many
+    /// hundredths.
     Zipf(u8),
 }
 

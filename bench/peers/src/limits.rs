@@ -1,5 +1,4 @@
-//! How long this machine takes for a load that misses the processor's caches: what a find cannot go
-//! below.
+//! The latency of a load that misses the processor's caches, which no find can go below.
 
 use anyhow::{Result, bail};
 use serde::Serialize;

@@ -59,7 +59,7 @@ pub(crate) struct Watch {
     ours: Vec<f64>,
 }
 
-/// How processors were used during a measurement.
+/// The use of processors during a measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     /// The share of all processors that was used by others.
@@ -76,7 +76,7 @@ impl Watch {
         Self { pids, start_nanos: Clock::System.monotonic_nanos(), busy: busy_ticks(), ours }
     }
 
-    /// What happened since.
+    /// Returns the usage since the start.
     pub(crate) fn stop(self) -> Usage {
         let ours: Vec<f64> =
             self.pids.iter().zip(&self.ours).map(|(pid, before)| process_ticks(*pid) - before).collect();
@@ -94,7 +94,7 @@ pub(crate) struct Patience {
     in_vain: u32,
 }
 
-/// How long one look at the processors takes, in milliseconds.
+/// Duration of one look at the processors, in milliseconds.
 const LOOK_MS: u64 = 60;
 
 impl Patience {

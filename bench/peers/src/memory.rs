@@ -38,7 +38,7 @@ struct Fill {
     bill: Bill,
 }
 
-/// How many items a server or cache holds when it is full.
+/// The number of items that a full server or cache holds.
 #[derive(Debug, Serialize)]
 struct HeldPerGib {
     name: String,
@@ -132,7 +132,7 @@ fn print_fills(fills: &[Fill]) {
     println!("Load average: {}.", load_average());
 }
 
-/// How many items a cache in process holds in `limit_bytes`.
+/// Counts the items that a cache in process holds in `limit_bytes`.
 fn held_in_process(name: Name, limit_bytes: u64) -> Result<HeldPerGib> {
     let spec = Spec { memory_bytes: limit_bytes, overhead_bytes: 0, value_len: VALUE_LEN };
     let mut child = Child::start(name, Heap::Dense)?;
@@ -146,7 +146,7 @@ fn held_in_process(name: Name, limit_bytes: u64) -> Result<HeldPerGib> {
     })
 }
 
-/// How many items a server holds after it has evicted a tenth of them.
+/// Counts the items that a server holds after it has evicted a tenth of them.
 fn held_by(server: &Server, limit_bytes: u64) -> Result<HeldPerGib> {
     let (wire, target, name) = (server.kind().wire(), server.target(), server.kind().name());
     let value = vec![b'x'; VALUE_LEN];

@@ -1,4 +1,4 @@
-//! What the command takes.
+//! The arguments of the command.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ struct Arguments {
         default_value = "limits,embedded,hits,memory,servers"
     )]
     only: Vec<Section>,
-    /// How often each is measured in turn. Default 5, or 3 with --quick.
+    /// Number of rounds, in which each is measured in turn. Default 5, or 3 with --quick.
     #[arg(long, value_name = "NUMBER")]
     rounds: Option<usize>,
     /// Memory of each cache in process. Default 1GiB, or 128MiB with --quick.
@@ -71,7 +71,7 @@ struct Arguments {
     /// The `millpond` program. Default: it is built from this repository.
     #[arg(long, value_name = "FILE")]
     millpond: Option<PathBuf>,
-    /// Where to write all figures as JSON.
+    /// Write all figures as JSON to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Play this contestant on behalf of a parent process.
@@ -100,9 +100,9 @@ pub(crate) struct Options {
     pub(crate) server_values: Vec<usize>,
     pub(crate) contestants: Vec<Name>,
     pub(crate) servers: Vec<String>,
-    /// How long one turn in process is measured, in milliseconds.
+    /// Duration of one turn in process, in milliseconds.
     pub(crate) turn_ms: u64,
-    /// How long one turn of a server is measured, in milliseconds.
+    /// Duration of one turn of a server, in milliseconds.
     pub(crate) server_turn_ms: u64,
     pub(crate) patience_ms: u64,
     pub(crate) millpond: Option<PathBuf>,
@@ -143,7 +143,7 @@ impl Options {
         }
     }
 
-    /// Whether a section is wanted.
+    /// Returns whether a section is wanted.
     pub(crate) fn has(&self, section: Section) -> bool {
         self.only.contains(&section)
     }

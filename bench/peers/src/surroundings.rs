@@ -1,4 +1,4 @@
-//! What stands beside every figure: the command, the commit, the machine.
+//! The circumstances that are printed beside every figure: the command, the commit, the machine.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::machine::load_average;
 
-/// What to know of a run.
+/// The circumstances of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Surroundings {
     command: String,

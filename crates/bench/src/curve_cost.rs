@@ -1,4 +1,4 @@
-//! What learning a curve costs: an estimator for an access, and the engine at full speed.
+//! The cost of learning a curve: of an estimator for an access, and of the engine at full speed.
 //!
 //! The engine is measured in pairs: the same finds in a cache that learns a curve and in one that
 //! does not, some thousands at a time in turn, so that what else the machine does falls on both.
@@ -31,7 +31,7 @@ const CHUNK: usize = 4096;
 /// Stretches before a half, in which the sample of a new curve fills.
 const WARM_UP: usize = 4;
 
-/// What is measured.
+/// The workload and the engine that are measured.
 #[derive(Clone, Copy, Debug)]
 pub struct CostOptions {
     /// Keys of the workload, drawn by Zipf's law with an exponent of 0.9.
@@ -42,11 +42,11 @@ pub struct CostOptions {
     pub rounds: usize,
     /// Chunks of 4096 finds with and without a curve in half a round, of each thread.
     pub pairs: usize,
-    /// How the engine learns.
+    /// The engine's settings for its curves.
     pub config: CurveConfig,
 }
 
-/// What an access to a followed key costs an estimator.
+/// The cost of an access to a followed key in an estimator.
 #[derive(Clone, Debug, Serialize)]
 pub struct EstimatorCost {
     /// Which.
@@ -62,7 +62,7 @@ pub struct EstimatorCost {
     pub bytes: usize,
 }
 
-/// What learning costs the engine.
+/// The cost of learning a curve in the engine.
 #[derive(Clone, Debug, Serialize)]
 pub struct EngineCost {
     /// Threads that look up.
@@ -75,7 +75,7 @@ pub struct EngineCost {
     pub interval: [f64; 2],
     /// The share of keys that was followed at the end.
     pub rate: f64,
-    /// What a find of a followed key costs more, from the median: in nanoseconds.
+    /// Extra cost of a find of a followed key, from the median: in nanoseconds.
     pub nanos_per_followed_find: f64,
     /// Accesses that were left out.
     pub lost: u64,

@@ -1,9 +1,9 @@
-//! How much memory size classes leave unused, before and after they follow the items.
+//! The memory that size classes leave unused, before and after they follow the items.
 //!
 //! Requests of a workload or a trace fill an embedded cache with the default size classes; then
 //! each pool is tuned ([`millpond::Cache::tune_classes`]), and as many requests follow. Slack is
-//! what the library computes for the items that a pool holds ([`millpond::sizing`]), and what the
-//! pool's statistics say.
+//! the value that the library computes for the items of a pool ([`millpond::sizing`]), and the
+//! value in the pool's statistics.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use workload::trace::{Op, TraceReader};
 use workload::{OpKind, Sampler, Workload};
 
-/// What is run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct SlackOptions {
     /// Memory of the cache. Default 256 MiB.
@@ -32,7 +32,7 @@ impl Default for SlackOptions {
     }
 }
 
-/// Where requests come from.
+/// The source of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A CacheBench configuration: a folder or a file.
@@ -48,12 +48,12 @@ pub struct Moment {
     pub items: u64,
     /// Size classes that have items.
     pub classes: usize,
-    /// What these leave of their chunks and slabs, as a share of the chunks with items and of the
-    /// ends of slabs.
+    /// Unused part of their chunks and slabs, as a share of the chunks with items and of the ends
+    /// of slabs.
     pub slack: f64,
 }
 
-/// What came of one pool.
+/// The result for one pool.
 #[derive(Clone, Debug, Serialize)]
 pub struct PoolSlack {
     /// Source and pool.
@@ -67,7 +67,7 @@ pub struct PoolSlack {
     pub computed_as_many: f64,
     /// Slack with the best sizes.
     pub computed_after: f64,
-    /// Whether the pool was tuned.
+    /// True if the pool was tuned.
     pub tuned: bool,
     /// Before it was tuned.
     pub before: Moment,
@@ -203,7 +203,8 @@ pub fn run(source: &Source, options: &SlackOptions) -> anyhow::Result<Vec<PoolSl
     Ok(decisions.into_iter().enumerate().map(of_pool).collect())
 }
 
-/// Tunes a pool, and says also what it would have come to with as many classes as by default.
+/// Tunes a pool. Returns the decision with as many classes as by default, and the one that was
+/// taken.
 fn tune(cache: &Cache, pool: PoolId) -> Result<(Decision, Decision), millpond::Error> {
     // No gain is enough: it is only looked.
     let as_many =
@@ -214,7 +215,7 @@ fn tune(cache: &Cache, pool: PoolId) -> Result<(Decision, Decision), millpond::E
     Ok((as_many, cache.tune_classes(pool)?.decision))
 }
 
-/// How many classes a factor of 1.25 gives from 64 B to 4 MiB.
+/// Number of classes that a factor of 1.25 gives from 64 B to 4 MiB.
 const DEFAULT_CLASSES: usize = 47;
 
 fn serve(cache: &Cache, pools: &[PoolId], requests: &mut Requests, count: u64) -> anyhow::Result<()> {

@@ -12,7 +12,7 @@ use super::order::{Measured, Plan, Task};
 use crate::contestant::Contestant;
 use crate::keys::{BATCH, Key, key};
 
-/// What the loops work on.
+/// The cache, keys and value that the measured loops work on.
 pub(super) struct Field<'a, C> {
     pub(super) cache: &'a C,
     /// The numbers of the keys that are asked for, in order, round and round.
@@ -144,7 +144,7 @@ impl<C: Contestant> Field<'_, C> {
 /// Operations between two looks at the clock; a multiple of the batch and of the mix.
 const STRETCH: u64 = 4_000;
 
-/// When a thread worked, for how long, and what it found.
+/// The interval in which a thread worked, and its counts.
 struct Span {
     start: u64,
     end: u64,
@@ -157,7 +157,7 @@ struct Span {
 struct Walk<'a> {
     order: &'a [u32],
     at: usize,
-    /// What was read so far, so that reading cannot be left out.
+    /// Sum of the bytes read so far, so that the compiler can't leave the reads out.
     carry: u64,
 }
 

@@ -18,9 +18,8 @@ pub(crate) use serve::serve;
 
 use crate::contestant::Name;
 
-/// What the allocator of a child is told. Peers keep each value in an allocation of its own, so
-/// that the allocator is part of their best form. Millpond allocates next to nothing when it is
-/// built.
+/// The allocator's settings in a child. Peers keep each value in an allocation of its own, so that
+/// the allocator is part of their best form. Millpond allocates next to nothing after it is built.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Heap {
     /// For speed: 2 MiB pages, which Millpond asks for by itself. Without them a peer's find in a
@@ -31,7 +30,7 @@ pub(crate) enum Heap {
 }
 
 impl Heap {
-    /// What jemalloc reads from the environment.
+    /// The value of jemalloc's environment variable.
     fn settings(self) -> &'static str {
         match self {
             Self::Fast => "thp:always,metadata_thp:always,narenas:2",
@@ -65,7 +64,7 @@ impl Child {
         Ok(Self { name, process, orders, answers: BufReader::new(answers) })
     }
 
-    /// Who it plays.
+    /// The contestant that the child plays.
     pub(crate) fn name(&self) -> Name {
         self.name
     }

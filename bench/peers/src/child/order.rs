@@ -1,11 +1,11 @@
-//! What the parent tells a child, and what it is told.
+//! The messages between the parent and a child.
 
 use serde::{Deserialize, Serialize};
 
 use crate::contestant::Spec;
 use crate::keys::Spread;
 
-/// What a child is to do.
+/// A task for a child.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Draw the order of a spread over this many keys, this long; before the cache is built, so
@@ -15,16 +15,16 @@ pub(crate) enum Order {
         keys: u32,
         /// Length of the order.
         length: usize,
-        /// How requests spread over the keys.
+        /// Distribution of requests over keys.
         spread: Spread,
     },
     /// Build an empty cache. What is resident now counts as the process itself.
     Build(Spec),
     /// Insert keys that are not there: from number 0 on, or keys that are never asked for.
     Fill {
-        /// Whether they are never asked for.
+        /// True for keys that are never asked for.
         fresh: bool,
-        /// How many.
+        /// Number of keys.
         count: u64,
     },
     /// Say what is held.
@@ -54,17 +54,17 @@ pub(crate) enum Order {
 /// One measurement.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
-    /// What is timed.
+    /// The operation that is timed.
     pub(crate) task: Task,
-    /// How many threads do it, each pinned to its processor.
+    /// Number of threads, each pinned to its processor.
     pub(crate) threads: usize,
-    /// How requests spread over the keys.
+    /// Distribution of requests over keys.
     pub(crate) spread: Spread,
     /// For how long, in milliseconds.
     pub(crate) millis: u64,
 }
 
-/// What is timed.
+/// The operation that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Task {
     /// Find a key that is there, and read a byte of its value. Finds are independent, so that the
@@ -78,7 +78,7 @@ pub(crate) enum Task {
     Copy,
     /// Insert keys that are not there.
     Insert,
-    /// In a hundred operations so many replacements, evenly between the finds.
+    /// Replacements in this many of a hundred operations, evenly between the finds.
     Mixed(u8),
 }
 
@@ -97,22 +97,22 @@ impl Task {
     }
 }
 
-/// What a child answers.
+/// A child's answer to an order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// It is done.
     Done,
-    /// What is held.
+    /// The items and memory of the contestant.
     Held(Held),
-    /// What was measured.
+    /// The result of a measurement.
     Measured(Measured),
-    /// What memory is spent on.
+    /// The contestant's memory by part.
     Bill(Bill),
     /// It could not be done, and why.
     Failed(String),
 }
 
-/// What a contestant holds.
+/// The items and memory of a contestant.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Held {
     /// Items.
@@ -126,14 +126,14 @@ pub(crate) struct Held {
 pub(crate) struct Bill {
     /// The configured memory, in bytes.
     pub(crate) limit_bytes: u64,
-    /// What each part has spent, in bytes.
+    /// Memory of each part, in bytes.
     pub(crate) parts: Vec<(String, u64)>,
     /// Headers, keys and values of all items, in bytes.
     pub(crate) item_bytes: u64,
 }
 
 impl Bill {
-    /// What a part has spent, in bytes.
+    /// Returns the memory of a part, in bytes.
     pub(crate) fn part(&self, name: &str) -> u64 {
         self.parts.iter().filter(|(part, _)| part == name).map(|(_, bytes)| bytes).sum()
     }
@@ -144,7 +144,7 @@ impl Bill {
 pub(crate) struct Measured {
     /// Operations of all threads.
     pub(crate) operations: u64,
-    /// How many of them found something.
+    /// Number of operations that found something.
     pub(crate) hits: u64,
     /// From the first thread's start to the last one's end, in nanoseconds.
     pub(crate) wall_nanos: u64,

@@ -29,25 +29,25 @@ pub(crate) use self::quick_cache::QuickCache;
 /// A value as peers hold it.
 pub(crate) type Value = std::sync::Arc<[u8]>;
 
-/// How large a cache is to be.
+/// The size of a cache.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Spec {
-    /// What it may use, in bytes.
+    /// Memory limit, in bytes.
     pub(crate) memory_bytes: u64,
-    /// What a peer's weigher adds to key and value for an entry, in bytes: found by measuring.
-    /// Millpond needs none.
+    /// Bytes that a peer's weigher adds to key and value of an entry, found by measuring. Millpond
+    /// needs none.
     pub(crate) overhead_bytes: u64,
     /// The length of all values, in bytes, from which peers are told how many items to expect.
     pub(crate) value_len: usize,
 }
 
 impl Spec {
-    /// What an entry weighs, in bytes.
+    /// Returns the weight of an entry, in bytes.
     pub(crate) fn entry_bytes(&self) -> u64 {
         size_of::<Key>() as u64 + self.value_len as u64 + self.overhead_bytes
     }
 
-    /// How many entries fit by weight.
+    /// Returns the number of entries that fit by weight.
     pub(crate) fn entries(&self) -> u64 {
         self.memory_bytes / self.entry_bytes()
     }
@@ -83,7 +83,7 @@ pub(crate) trait Contestant: Sync + Sized {
     /// Items it holds.
     fn items(&self) -> u64;
 
-    /// What memory is spent on, where it keeps an account.
+    /// Returns the memory by part, if the contestant keeps an account.
     fn bill(&self) -> Option<Bill> {
         None
     }
@@ -120,7 +120,7 @@ impl Name {
         Self::FoyerLfu,
     ];
 
-    /// Whether its weigher has to be calibrated: Millpond counts its own memory.
+    /// Returns whether the weigher has to be calibrated: Millpond counts its own memory.
     pub(crate) fn is_peer(self) -> bool {
         !matches!(self, Self::Nothing | Self::Millpond | Self::MillpondLru)
     }

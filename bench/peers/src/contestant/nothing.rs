@@ -1,4 +1,4 @@
-//! What the timed loop costs by itself: every key is found at once.
+//! A contestant that finds every key at once, to measure the cost of the timed loop itself.
 
 use std::hint::black_box;
 

@@ -12,7 +12,7 @@ use crate::child::{Child, Heap, Order};
 use crate::contestant::{Name, Spec};
 use crate::keys::Key;
 
-/// What peers' entries take besides key and value, at first sight, in bytes.
+/// First guess of the bytes that peers' entries take besides key and value.
 const FIRST_GUESS: u64 = 80;
 /// Attempts at most.
 const ATTEMPTS: usize = 5;
@@ -56,7 +56,7 @@ pub(super) fn one(name: Name, memory_bytes: u64, value_len: usize, heap: Heap) -
     unreachable!("the loop ends by its number of attempts")
 }
 
-/// What an entry takes besides key and value when `items` take `resident_bytes`.
+/// Returns the bytes that an entry takes besides key and value when `items` take `resident_bytes`.
 fn overhead(resident_bytes: u64, items: u64, value_len: usize) -> u64 {
     let each = resident_bytes.div_ceil(items.max(1));
     each.saturating_sub((size_of::<Key>() + value_len) as u64)

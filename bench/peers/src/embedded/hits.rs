@@ -9,7 +9,7 @@ use crate::contestant::Name;
 use crate::options::Options;
 use crate::report::Table;
 
-/// How many times more bytes of keys and values there are than memory.
+/// Ratio of the bytes of all keys and values to the memory.
 const FOOTPRINT: f64 = 8.0;
 
 /// A contestant's hit ratio.

@@ -26,7 +26,7 @@ use rounds::{Row, rounds};
 /// must fit everywhere, also in shards that got a little more than others.
 const FILLED: f64 = 0.85;
 
-/// What was measured for one length of values.
+/// The measurements for one length of values.
 #[derive(Debug, Serialize)]
 pub(crate) struct Embedded {
     value_len: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Embedded {
     measurements: Vec<Measurement>,
 }
 
-/// What a contestant holds when it is full.
+/// The items and memory of a full contestant.
 #[derive(Debug, Serialize)]
 struct Holding {
     name: Name,

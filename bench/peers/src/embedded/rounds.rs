@@ -9,7 +9,7 @@ use crate::contestant::Name;
 use crate::machine::{Patience, Watch};
 use crate::report::{Middle, ratio};
 
-/// What one contestant did in all rounds of a measurement.
+/// The results of one contestant in all rounds of a measurement.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(super) name: Name,
@@ -76,7 +76,7 @@ pub(super) fn rounds(
             foreign: Middle::of(turns.iter().map(|turn| turn.foreign)),
         }
     });
-    // Batches are no peer's: their row for others is the same as for single finds.
+    // Peers have no batched find: their row is the same as for single finds.
     let rows = rows
         .filter(|row| plan.task != Task::FindMany || matches!(row.name, Name::Millpond | Name::Nothing))
         .collect();

@@ -19,7 +19,7 @@ use super::stream::{Stream, TLS_RECORD_BYTES, Target};
 use super::wire::{Reply, Wire};
 use crate::keys::key;
 
-/// How a server is loaded.
+/// The load on a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load<'a> {
     pub(crate) wire: Wire,
@@ -28,20 +28,20 @@ pub(crate) struct Load<'a> {
     pub(crate) connections: usize,
     /// Requests in a batch.
     pub(crate) pipeline: usize,
-    /// Of every ten requests, so many are writes.
+    /// Writes in every ten requests.
     pub(crate) writes_of_ten: usize,
     /// The numbers of the keys that are asked for, in order, round and round.
     pub(crate) order: &'a [u32],
     pub(crate) value: &'a [u8],
     /// The processors of the threads, one each.
     pub(crate) cpus: &'a [usize],
-    /// What is not measured at the start, in milliseconds.
+    /// Time at the start that isn't measured, in milliseconds.
     pub(crate) warm_up_ms: u64,
-    /// What is measured, in milliseconds.
+    /// Time that is measured, in milliseconds.
     pub(crate) measured_ms: u64,
 }
 
-/// What came back.
+/// The replies and their latencies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     /// Replies, of which [`Self::misses`] said that there is no value.
@@ -76,7 +76,7 @@ impl Load<'_> {
         Ok(all)
     }
 
-    /// How many connections thread `thread` has.
+    /// Returns the number of connections of thread `thread`.
     fn connections_of(&self, thread: usize) -> usize {
         let threads = self.cpus.len();
         self.connections / threads + usize::from(thread < self.connections % threads)
@@ -87,10 +87,10 @@ impl Load<'_> {
 struct Connection {
     stream: Stream,
     out: Vec<u8>,
-    /// How much of `out` was sent.
+    /// Number of bytes of `out` that were sent.
     sent: usize,
     input: Vec<u8>,
-    /// Where the input that was not taken yet begins and ends.
+    /// Start and end of the input that wasn't consumed yet.
     taken: usize,
     filled: usize,
     waiting_for: usize,

@@ -35,7 +35,7 @@ const CONNECTIONS: [usize; 2] = [1, 50];
 /// Memory of each server, in MiB.
 const MEMORY_MIB: u64 = 1_024;
 
-/// How servers and load are placed.
+/// The placement of servers and load on processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Placement {
     /// The server on one processor, the load on another.
@@ -53,7 +53,7 @@ impl Placement {
         if self == Self::Apart { &[1] } else { &[0, 1] }
     }
 
-    /// The servers, each as it is best on so many processors.
+    /// The servers, each in its best configuration for the placement's number of processors.
     fn kinds(self, tls: bool) -> Vec<Kind> {
         let threads = if self == Self::Apart { 1 } else { 2 };
         let millpond = |wire| Kind::Millpond { threads, busy_poll_micros: 0, wire, tls };

@@ -22,36 +22,36 @@ pub(crate) enum Kind {
     Millpond {
         /// Workers.
         threads: usize,
-        /// For so many microseconds a worker looks for more work before it sleeps.
+        /// Time that a worker looks for more work before it sleeps, in microseconds.
         busy_poll_micros: u32,
-        /// What it is spoken to.
+        /// The protocol.
         wire: Wire,
-        /// Whether through TLS.
+        /// True with TLS.
         tls: bool,
     },
     /// memcached with this many workers.
     Memcached {
         /// Workers.
         threads: usize,
-        /// What it is set for.
+        /// The aim of the settings.
         set_for: Aim,
-        /// Whether through TLS.
+        /// True with TLS.
         tls: bool,
     },
     /// Redis with this many threads for sockets.
     Redis {
         /// Threads; 1 is the main thread alone.
         io_threads: usize,
-        /// What it is set for.
+        /// The aim of the settings.
         set_for: Aim,
-        /// Whether through TLS.
+        /// True with TLS.
         tls: bool,
     },
     /// This program, sending back what comes.
     Echo,
 }
 
-/// What a peer is set for.
+/// The aim of a peer's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(crate) enum Aim {
     /// Nothing in particular: its defaults.
@@ -92,7 +92,7 @@ impl Kind {
         if self.tls() { name + " TLS" } else { name }
     }
 
-    /// What it speaks.
+    /// The protocol of the server.
     pub(crate) fn wire(self) -> Wire {
         match self {
             Self::Millpond { wire, .. } => wire,
@@ -102,7 +102,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is spoken to through TLS.
+    /// Returns whether the server uses TLS.
     pub(crate) fn tls(self) -> bool {
         match self {
             Self::Millpond { tls, .. } | Self::Memcached { tls, .. } | Self::Redis { tls, .. } => tls,
@@ -110,23 +110,23 @@ impl Kind {
         }
     }
 
-    /// Whether it answers to batches of this shape. memcached 1.6.18 forgets what OpenSSL has read
-    /// ahead of it, which may happen where a batch needs more than one record of TLS, and then
-    /// waits for ever.
+    /// Returns whether the server answers batches of this shape. memcached 1.6.18 forgets the input
+    /// that OpenSSL has read ahead, which may happen if a batch needs more than one record of TLS,
+    /// and then waits for ever.
     pub(crate) fn takes(self, shape: Shape) -> bool {
         !(self.tls() && matches!(self, Self::Memcached { .. }) && shape.batch_bytes() > TLS_RECORD_BYTES)
     }
 
-    /// Whether this is the Millpond that `other` is compared with: that of its protocol, and for
-    /// the echo server the one with the shorter requests.
+    /// Returns whether this is the Millpond that `other` is compared with: that of its protocol,
+    /// and for the echo server the one with the shorter requests.
     pub(crate) fn answers_to(self, other: Self) -> bool {
         let wire = if other == Self::Echo { Wire::Memcached } else { other.wire() };
         let compared = !matches!(other, Self::Millpond { .. });
         compared && matches!(self, Self::Millpond { .. }) && self.wire() == wire && self.tls() == other.tls()
     }
 
-    /// What its allocator is told: memcached's tables come from glibc's, Redis is built with
-    /// jemalloc.
+    /// The environment variable with the allocator's settings: memcached's tables come from glibc's
+    /// allocator, Redis is built with jemalloc.
     fn environment(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Memcached { set_for: Aim::Speed, .. } => Some(("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")),
@@ -264,7 +264,7 @@ impl Server {
         &self.command
     }
 
-    /// What it tells about itself.
+    /// Reads the server's own statistics.
     fn counters(&self) -> Result<String> {
         let mut stream = Stream::open(&self.target, Duration::from_secs(5))?;
         stream.write_all(self.kind.wire().counters())?;

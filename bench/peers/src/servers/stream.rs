@@ -12,10 +12,10 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 /// The name in the certificates that servers are given.
 pub(crate) const SERVER_NAME: &str = "localhost";
 
-/// What a record of TLS holds at most.
+/// Largest size of a TLS record's content, in bytes.
 pub(crate) const TLS_RECORD_BYTES: usize = 16 << 10;
 
-/// Where a server listens, and what to trust there.
+/// The address of a server, and the certificates to trust there.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
@@ -53,7 +53,8 @@ impl Stream {
         }
     }
 
-    /// Whether there is something to read that the socket knows nothing of any more.
+    /// Returns whether there is decrypted input to read, which the socket doesn't report as
+    /// readable.
     pub(crate) fn holds_input(&mut self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -63,7 +64,7 @@ impl Stream {
         }
     }
 
-    /// Whether something was written that the socket has not taken.
+    /// Returns whether output is buffered that the socket hasn't taken.
     pub(crate) fn holds_output(&self) -> bool {
         match self {
             Self::Plain(_) => false,

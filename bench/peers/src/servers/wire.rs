@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 
 use crate::keys::Key;
 
-/// What a server speaks.
+/// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(crate) enum Wire {
     /// memcached's classic text commands.
@@ -116,7 +116,7 @@ impl Wire {
         }
     }
 
-    /// Whether `text` is the whole answer to [`Self::counters`].
+    /// Returns whether `text` is the whole answer to [`Self::counters`].
     pub(crate) fn is_whole(self, text: &[u8]) -> bool {
         match self {
             Self::Memcached => text.ends_with(b"END\r\n"),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use Rule::{Honoured, Moot, Off, On, OneOf, Refused, UnlessChained};
 
-/// Where a key may stand.
+/// The section of a configuration in which a key may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// In `cache_config`.
@@ -20,7 +20,7 @@ pub enum Section {
     Requests,
 }
 
-/// What is done about a key.
+/// The handling of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rule {
     /// It means what it means in CacheBench.
@@ -59,11 +59,11 @@ impl Rule {
 pub struct Key {
     /// The name; one that ends in `*` stands for all that begin like that.
     pub name: &'static str,
-    /// Where it may stand.
+    /// The section in which the key may be.
     pub section: Section,
-    /// What is done about it.
+    /// The handling of the key.
     pub rule: Rule,
-    /// What it means here, or why it is refused.
+    /// The key's meaning here, or the reason why it is refused.
     pub why: &'static str,
 }
 
@@ -206,7 +206,7 @@ pub const KEYS: &[Key] = &[
     requests("chainedItemValSizeRangeProbability", UnlessChained, CHAINED),
 ];
 
-/// What is done about a key with its value.
+/// The handling of a key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Honoured,
@@ -216,7 +216,7 @@ pub(crate) enum Verdict {
     Refused(String),
 }
 
-/// What is done about `key` with `value`, which stands in `section` of `config`.
+/// Decides the handling of `key` with `value` in `section` of `config`.
 pub(crate) fn judge(section: Section, key: &str, value: &Value, config: &Map<String, Value>) -> Verdict {
     let Some(known) = find(section, key) else {
         return Verdict::Refused(match nearest(section, key) {
@@ -280,7 +280,7 @@ fn nearest(section: Section, name: &str) -> Option<&'static str> {
     (distance(best) <= name.len() / 3).then_some(best.name)
 }
 
-/// How many letters must be put in, taken out or changed to make one text of the other
+/// Returns the edit distance of two texts: the number of letters to insert, delete or replace
 /// (Levenshtein).
 fn edits(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();

@@ -24,7 +24,7 @@ pub use keys::{KEYS, Key, Rule, Section};
 use crate::targets::embedded::PoolShape;
 use keys::{Verdict, judge};
 
-/// Why a configuration cannot be run.
+/// An error that keeps a configuration from being run.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheBenchError {
     /// The file cannot be read, is not as CacheBench has it, or its requests make no sense.
@@ -45,12 +45,12 @@ pub enum CacheBenchError {
         file: String,
         /// The key.
         key: String,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
 }
 
-/// What is changed about a configuration.
+/// Changes to a configuration before it is run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     /// The share of memory, keys and operations to keep, above 0 and at most 1. Default all.
@@ -60,7 +60,7 @@ pub struct Overrides {
     pub memory: Option<ByteSize>,
     /// The number of keys instead.
     pub keys: Option<u64>,
-    /// Whether keys that are not supported are left out instead of refused.
+    /// Leaves out unsupported keys instead of refusing them.
     pub ignore_unsupported: bool,
     /// Names the random numbers of sizes. Default 0.
     pub seed: u64,
@@ -77,9 +77,9 @@ pub struct Instance {
     pub policy: PolicyKind,
     /// Their chunk sizes.
     pub classes: SizeClassConfig,
-    /// How its slabs are rebalanced.
+    /// The policy that rebalances slabs.
     pub strategy: Strategy,
-    /// How often they are; `None`: never.
+    /// Interval between rebalances; `None`: never.
     pub rebalance_every: Option<Duration>,
     /// The requests. Its notes say what was ignored or scaled.
     pub workload: Workload,
@@ -127,7 +127,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> Result<Vec<Instance>, CacheBe
     Err(CacheBenchError::Unsupported { file: file.display().to_string(), list })
 }
 
-/// What is not as the file says.
+/// The keys of the file that are refused or have no effect.
 #[derive(Default)]
 struct Findings {
     refused: Vec<String>,
@@ -142,13 +142,13 @@ struct Sifted {
 
 struct Reader<'a> {
     file: PathBuf,
-    /// What stands before the names of keys in messages.
+    /// The text in front of the names of keys in messages.
     prefix: String,
     overrides: &'a Overrides,
 }
 
 impl Reader<'_> {
-    /// Judges every key, and leaves out the refused ones.
+    /// Checks every key, and leaves out the refused ones.
     fn sift(&self, instance: &Value) -> Result<(Sifted, Findings), CacheBenchError> {
         let Value::Object(instance) = instance else {
             return Err(self.wrong("", "is not an object with `cache_config` and `test_config`"));

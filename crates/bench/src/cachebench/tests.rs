@@ -135,7 +135,7 @@ fn keys_that_are_not_honoured_are_refused_by_name_all_at_once() {
         let error = refusal(cache, test);
         assert!(error.contains(reason), "no `{reason}` in {error}");
     }
-    // What CacheBench would not act on is no reason to refuse.
+    // Keys that CacheBench would not act on aren't refused.
     one(
         ", \"poolRebalanceIntervalSec\": 0, \"rebalanceStrategy\": \"hits\", \"moveOnSlabRelease\": true",
         "",

@@ -28,24 +28,24 @@ pub struct CurveArgs {
     /// .lis in it
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
-    /// How the curve is learnt: exact, shards, shards-fixed-rate, ghost, mini, shadow or tail
-    /// [default: shards; mini for policies other than lru]
+    /// Method that estimates the curve: exact, shards, shards-fixed-rate, ghost, mini, shadow or
+    /// tail [default: shards; mini for policies other than lru]
     #[arg(long, value_name = "NAME")]
     pub method: Option<Method>,
-    /// Whose curve: lru, or any other policy of the engine, such as s3-fifo, by simulation in
-    /// miniature. May be given several times
+    /// Policy whose curve is shown: lru, or any other policy of the engine, such as s3-fifo, by
+    /// simulation in miniature. May be given several times
     #[arg(long, value_name = "POLICY", default_value = "lru")]
     pub policy: Vec<PolicyKind>,
-    /// How much memory for this share of hits, such as 90% or 0.9? Told by the curve and then
-    /// tried: the trace is replayed through an engine with that memory, and with more or less where
-    /// it hits otherwise
+    /// Show the memory that reaches this share of hits, such as 90% or 0.9. It is read from the
+    /// curve and then tried: the trace is replayed through an engine with that memory, and with
+    /// more or less if its share of hits differs
     #[arg(long, value_name = "SHARE", value_parser = hits, conflicts_with_all = ["csv", "compare", "compare_policies", "published"])]
     pub hits: Option<f64>,
     /// With --hits: no larger engine is tried; 0 = none at all, and the curve alone answers
     #[arg(long, value_name = "SIZE", default_value = "2GiB", requires = "hits")]
     pub most_tried: ByteSize,
-    /// What sizes count: bytes or items
-    /// [default: bytes where the trace or --value-size tells sizes, else items]
+    /// Unit of sizes: bytes or items [default: bytes where the trace or --value-size tells sizes,
+    /// else items]
     #[arg(long, value_name = "UNIT", value_parser = unit)]
     pub unit: Option<Unit>,
     /// The share of keys that is followed
@@ -55,7 +55,7 @@ pub struct CurveArgs {
     /// Keys that shards follows at most
     #[arg(long, value_name = "N", default_value_t = curve::shards::DEFAULT_KEYS)]
     pub keys: usize,
-    /// How a sample that has more or fewer requests than its share is corrected: none, count
+    /// Correction of a sample that has more or fewer requests than its share: none, count
     /// (SHARDS_adj) or regression. The error that is told holds for count
     #[arg(long, value_name = "HOW", default_value = "count")]
     pub correction: Correction,
@@ -70,14 +70,14 @@ pub struct CurveArgs {
     /// [default: a tenth of the largest]
     #[arg(long, value_name = "SIZE")]
     pub at: Option<Amount>,
-    /// What so much more would save, in bytes or with a unit; or in items
-    /// [default: 1GiB, or a tenth of a small curve]
+    /// Amount of memory to add when the report says what more memory would save, in bytes or with a
+    /// unit; or in items [default: 1GiB, or a tenth of a small curve]
     #[arg(long, value_name = "SIZE")]
     pub more: Option<Amount>,
-    /// What writes are: count (requests as reads are), refresh (they make the key recent only),
+    /// Effect of writes: count (requests as reads are), refresh (they make the key recent only),
     /// ignore, or fill (they put in what reads missed; a read that tells no size puts nothing in).
-    /// Except with count, hits and misses are those of reads
-    /// [default: fill for the log of a server or the events of a cache, which are known by their columns, else count]
+    /// Except with count, hits and misses are those of reads [default: fill for the log of a server
+    /// or the events of a cache, which are known by their columns, else count]
     #[arg(long, value_name = "HOW")]
     pub writes: Option<Writes>,
     /// Size of a value where the trace does not tell, in bytes or with a unit
@@ -152,12 +152,12 @@ impl FromStr for Amount {
     }
 }
 
-/// What a cache spends on an item.
+/// The memory that a cache spends on an item besides its key and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overhead {
-    /// What the engine does.
+    /// The engine's own overhead.
     Engine,
-    /// So much on each.
+    /// This many bytes for each item.
     Bytes(ByteSize),
 }
 
@@ -252,7 +252,7 @@ impl CurveArgs {
         })
     }
 
-    /// What the sizes of a trace's curve count.
+    /// The unit of sizes in a trace's curve.
     fn unit_of(&self, trace: &Path, source: &Source) -> Result<Unit> {
         let tells = source.tells_sizes(trace)?;
         let unit = match self.unit {

@@ -1,5 +1,5 @@
-//! What `millpond curve` says of its own curves: held against exact ones, against caches that are
-//! simulated in full, and against published ones.
+//! Comparisons of the curves of `millpond curve`: with exact ones, with caches that are simulated
+//! in full, and with published ones.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ struct OfTrace<T> {
     told: T,
 }
 
-/// How far miniatures of each policy lie from full caches, trace by trace.
+/// Compares miniatures of each policy with full caches, trace by trace.
 pub(super) fn policies(
     args: &CurveArgs,
     source: &Source,
@@ -127,7 +127,7 @@ pub(super) fn policies(
     if args.json { print_json(out, &all) } else { Ok(()) }
 }
 
-/// How far curves lie from published ones, trace by trace.
+/// Compares curves with published ones, trace by trace.
 pub(super) fn published(
     args: &CurveArgs,
     file: &Path,

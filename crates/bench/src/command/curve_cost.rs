@@ -26,7 +26,7 @@ pub struct CurveCostArgs {
     /// Pairs of chunks in half a round
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub pairs: usize,
-    /// Follow at most one key in so many [default: the engine's, 64]
+    /// Follow at most one key in N [default: the engine's, 64]
     #[arg(long, value_name = "N")]
     pub one_in: Option<u32>,
     /// Print the report as JSON

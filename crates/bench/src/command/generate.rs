@@ -13,16 +13,16 @@ use workload::generate::{CLUSTERS, GenerateOptions, generate, generate_zstd};
 /// Flags of `millpond bench generate`.
 #[derive(Clone, Debug, Args)]
 pub struct GenerateArgs {
-    /// Where the trace goes; packed by zstd where the name ends in .zst, plain CSV otherwise
+    /// File for the trace; packed by zstd if the name ends in .zst, plain CSV otherwise
     #[arg(long, value_name = "FILE", default_value = "sample-trace.csv.zst")]
     pub out: PathBuf,
     /// Overwrite the file if it is there
     #[arg(long)]
     pub force: bool,
-    /// How many requests
+    /// Number of requests
     #[arg(long, value_name = "N", default_value_t = GenerateOptions::default().requests)]
     pub requests: u32,
-    /// How many seconds they span
+    /// Number of seconds that the requests span
     #[arg(long, value_name = "SECS", default_value_t = GenerateOptions::default().span_secs)]
     pub span: u32,
     /// Numbers of the clusters to take, such as 12,52 [default: all that --list shows]

@@ -22,7 +22,7 @@ use clap::Args;
 use millpond::{PolicyKind, SizeClassConfig};
 use serde::Serialize;
 
-/// How an embedded cache is made.
+/// The arguments that shape an embedded cache.
 #[derive(Clone, Debug, Args)]
 pub struct EngineArgs {
     /// All memory of the cache, in bytes or with a unit [default: 64MiB, or as --config says]

@@ -32,8 +32,8 @@ pub struct ReplayArgs {
     /// [default: whatever is free]
     #[arg(long, value_name = "SIZE")]
     pub pool_limit: Option<ByteSize>,
-    /// How size classes trade slabs: base, tail-age, hits-per-slab, marginal-hits, free-memory or
-    /// random [default: the engine's, base]
+    /// Policy by which size classes trade slabs: base, tail-age, hits-per-slab, marginal-hits,
+    /// free-memory or random [default: the engine's, base]
     #[arg(long, value_name = "NAME", value_parser = Strategy::by_name)]
     pub strategy: Option<Strategy>,
     /// Do the engine's maintenance, such as trading slabs, after each N requests of a trace; 0 =

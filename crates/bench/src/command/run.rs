@@ -22,7 +22,7 @@ use crate::targets::null::Null;
 /// Flags of `millpond bench run`.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
-    /// What is driven: embedded, null (the bench's own cost), memcached://HOST:PORT or
+    /// Target of the load: embedded, null (the bench's own cost), memcached://HOST:PORT or
     /// memcached+unix:///PATH
     #[arg(long, value_name = "TARGET", default_value = "embedded")]
     pub target: TargetUrl,
@@ -41,7 +41,7 @@ pub struct RunArgs {
     /// With --config: leave out the pauses and the rate that it asks for
     #[arg(long, requires = "config")]
     pub no_pauses: bool,
-    /// What is asked.
+    /// The workload.
     #[command(flatten)]
     pub workload: WorkloadArgs,
     /// The cache, where the target is embedded.
@@ -64,7 +64,7 @@ pub struct RunArgs {
     /// [default: closed loop]
     #[arg(long, value_name = "OPS_PER_SEC")]
     pub rate: Option<f64>,
-    /// How requests of an open loop follow each other
+    /// Distribution of the gaps between requests of an open loop
     #[arg(long, value_enum, default_value_t = Arrivals::Poisson)]
     pub arrivals: Arrivals,
     /// Measure for this long: 10s, 500ms, 2m; a bare number is seconds [default: 10s]
@@ -107,7 +107,7 @@ pub struct WorkloadArgs {
     /// [default: none, the flags below declare the workload]
     #[arg(long, value_name = "FILE")]
     pub workload: Option<PathBuf>,
-    /// How many keys there are [default: 1000000, or as the file says]
+    /// Number of keys [default: 1000000, or as the file says]
     #[arg(long, value_name = "N")]
     pub keys: Option<u64>,
     /// Key sizes in bytes: 16, 8-64 or 8:30,64:70 [default: 16]
@@ -117,7 +117,7 @@ pub struct WorkloadArgs {
     /// [default: 100]
     #[arg(long, value_name = "SIZES")]
     pub value_size: Option<Sizes>,
-    /// How requests spread over keys: zipf:ALPHA, uniform, scan or normal [default: zipf:0.99]
+    /// Distribution of requests over keys: zipf:ALPHA, uniform, scan or normal [default: zipf:0.99]
     #[arg(long, value_name = "SHAPE")]
     pub popularity: Option<Popularity>,
     /// Operations by weight, of get, set, delete, touch, lone-get, lone-set
@@ -340,7 +340,7 @@ fn run_config(args: &RunArgs, path: &Path) -> Result<Vec<RunReport>> {
     runs.into_iter().map(join).collect()
 }
 
-/// How a configuration is driven, where flags do not say otherwise.
+/// The options of a run of a configuration, unless flags say otherwise.
 fn configured(args: &RunArgs, instance: &Instance) -> RunOptions {
     let flags = args.options();
     let said = args.ops.is_some() || args.duration.is_some();

@@ -213,8 +213,8 @@ fn sample() -> String {
     format!("{}/../../examples/sample-trace.csv.zst", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// "How much memory for so many hits?" The curve over values alone said 118 MiB where the engine
-/// needed more than 144.
+/// The memory for a share of hits: the curve over values alone said 118 MiB where the engine needed
+/// more than 144.
 #[test]
 fn the_memory_that_is_told_for_a_hit_ratio_is_what_a_replay_needs() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -274,7 +274,7 @@ fn the_memory_that_is_told_for_a_hit_ratio_is_what_a_replay_needs() {
     assert!(text.contains("no cache has them") && text.contains("memory of a whole cache"), "{text}");
 }
 
-/// Where items are alike, the curve alone says it: it knows what the engine spends on them.
+/// The curve alone is exact for items of one size: it knows the engine's overhead for them.
 #[test]
 fn the_curve_alone_knows_the_memory_for_items_of_one_size() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -19,7 +19,7 @@ use workload::{OpKind, Operation};
 use super::tally::{Outcome, Tally};
 use crate::targets::{Address, Event, Wire};
 
-/// How long a server may take for a reply before it is taken for dead.
+/// Longest time in which a server must reply before it is taken for dead.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 const FIRST_INPUT_BYTES: usize = 64 << 10;
 /// More than any value that a cache takes, with room for its header.
@@ -97,20 +97,20 @@ impl AsFd for Stream {
 /// An operation whose reply has not come.
 struct Asked {
     operation: Operation,
-    /// When it was sent, or was due.
+    /// Time at which the request was sent, or was due.
     since: u64,
     /// Written because a read missed.
     is_fill: bool,
-    /// Whether its value has come.
+    /// The outcome as far as replies have shown it.
     outcome: Outcome,
-    /// How many reads the request has; 0 for all but its first.
+    /// Number of reads in the request; 0 for all but its first.
     reads: u16,
 }
 
-/// What a reply leads to.
+/// The effects of replies.
 pub(crate) struct Replies<'a> {
     pub(crate) tally: &'a mut Tally,
-    /// When the replies came.
+    /// Time at which the replies arrived.
     pub(crate) now: u64,
     pub(crate) look_aside: bool,
     /// The reads that missed and are to be written.
@@ -130,7 +130,7 @@ pub(crate) struct Connection<W> {
     asked: VecDeque<Asked>,
     /// Requests under way, which are fewer than operations where reads share one.
     requests: usize,
-    /// How many reads of the request at the front have been passed.
+    /// Number of reads of the request at the front that have been passed.
     passed: usize,
     key: Vec<u8>,
     keys: Vec<Vec<u8>>,
@@ -156,7 +156,7 @@ impl<W: Wire> Connection<W> {
         })
     }
 
-    /// Whether calls return where they would have to wait.
+    /// Makes calls on the socket return rather than wait, or wait again.
     pub(crate) fn set_nonblocking(&mut self, on: bool) -> io::Result<()> {
         if self.nonblocking != on {
             self.stream.set_nonblocking(on)?;

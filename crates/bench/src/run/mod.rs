@@ -44,7 +44,7 @@ use source::{Phase, Source};
 use tally::Tally;
 use wire::WireThread;
 
-/// How a workload is driven.
+/// Options of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOptions {
     /// Threads of the bench. Default 1.
@@ -57,15 +57,15 @@ pub struct RunOptions {
     pub multi_get: usize,
     /// Operations per second, all threads together: open loop. Default none: closed loop.
     pub rate: Option<f64>,
-    /// How requests of an open loop follow each other. Default Poisson.
+    /// Distribution of the gaps between requests of an open loop. Default Poisson.
     pub arrivals: Arrivals,
     /// After how many operations of a thread it pauses, and for how long. Default none.
     pub pause: Option<(u64, Duration)>,
-    /// Whether every key is written before. Default: unless the workload is look-aside.
+    /// Writes every key before the run. Default: unless the workload is look-aside.
     pub load: Option<bool>,
-    /// What runs unmeasured. Default none.
+    /// Length of the unmeasured phase before. Default none.
     pub warm_up: Option<Length>,
-    /// What is measured. Default 10 seconds.
+    /// Length of the measured phase. Default 10 seconds.
     pub length: Length,
     /// Names the run's random numbers. Default 1.
     pub seed: u64,
@@ -118,7 +118,7 @@ impl RunOptions {
         Ok(())
     }
 
-    /// How many connections thread `thread` has.
+    /// Returns the number of connections of thread `thread`.
     fn connections_of(&self, thread: usize) -> usize {
         let connections = self.connections.max(self.threads);
         connections / self.threads + usize::from(thread < connections % self.threads)
@@ -150,9 +150,8 @@ pub fn run_direct<T: Direct + Send + 'static>(
 
 /// Drives the workload against a server.
 ///
-/// # Errors
-/// Where the options make no sense, the server cannot be reached, breaks a connection, answers what
-/// is no reply, or is silent for 30 seconds.
+/// # Errors If the options make no sense, the server can't be reached, breaks a connection, sends
+/// an invalid reply, or is silent for 30 seconds.
 pub fn run_wire<W: Wire + Clone + Sync + 'static>(
     wire: W,
     address: &Address,
@@ -248,8 +247,8 @@ fn run_threads(options: &RunOptions, workload: &Arc<Workload>, body: Arc<Body>) 
 }
 
 impl Shared {
-    /// The life of one thread. Whatever fails, the thread meets the others at every barrier until
-    /// all know of it.
+    /// Runs one thread. Whatever fails, the thread meets the others at every barrier until all know
+    /// of the failure.
     fn thread(&self, thread: usize, body: &Body) -> Result<Tally> {
         let mut measured = Tally::default();
         let mut met = false;
@@ -353,7 +352,8 @@ fn without_panic<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
         .unwrap_or_else(|_| Err(anyhow!("the target panicked; its message is above")))
 }
 
-/// What drawing an operation, writing its key and counting it cost the bench, in nanoseconds.
+/// Measures the bench's own cost of drawing an operation, writing its key and counting it, in
+/// nanoseconds.
 fn own_cost_nanos(workload: &Arc<Workload>, options: &RunOptions) -> f64 {
     const OPERATIONS: u64 = 300_000;
     let progress = AtomicU64::new(0);

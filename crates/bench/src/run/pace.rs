@@ -1,11 +1,11 @@
-//! When requests are due in open loop.
+//! The schedule of requests in an open loop.
 
 use std::time::Duration;
 
 use base::Clock;
 use base::rng::{Rng, SeededRng};
 
-/// How requests of an open loop follow each other.
+/// The distribution of the gaps between requests of an open loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Arrivals {
     /// Independently of each other (exponential gaps), as from very many clients.
@@ -21,7 +21,7 @@ pub(crate) struct Pace {
     gap_nanos: f64,
     arrivals: Arrivals,
     rng: SeededRng,
-    /// When the next request is due. Kept as a real number so that no gap is rounded.
+    /// Time at which the next request is due. Kept as a real number so that no gap is rounded.
     due: f64,
 }
 
@@ -34,7 +34,7 @@ impl Pace {
         pace
     }
 
-    /// When the next request is due, in nanoseconds.
+    /// Returns the time at which the next request is due, in nanoseconds.
     #[inline]
     pub(crate) fn due(&self) -> u64 {
         self.due as u64

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Shared, Stage};
 
-/// A bar; nothing where standard error is no terminal.
+/// A progress bar; nothing if standard error isn't a terminal.
 #[derive(Debug)]
 pub struct Bar(Option<ProgressBar>);
 
@@ -48,7 +48,7 @@ impl Bar {
 pub(super) struct Progress {
     bar: Bar,
     stage: Option<u64>,
-    /// When the stage began, and how many operations were done by then.
+    /// Start of the stage, and number of operations done before it.
     began: (u64, u64),
 }
 

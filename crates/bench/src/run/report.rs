@@ -13,7 +13,7 @@ use crate::targets::Holdings;
 /// The figures of a run. Every rate is per second, every latency in microseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunReport {
-    /// What was driven.
+    /// The target of the run.
     pub target: String,
     /// The workload in words.
     pub workload: String,
@@ -47,7 +47,7 @@ pub struct RunReport {
     pub not_found: u64,
     /// Requests that the target refused.
     pub refused: u64,
-    /// What it said when it first did.
+    /// The target's words for its first refusal.
     pub first_refusal: Option<String>,
     /// Reads that found a value that is not the one of their key: the target is broken.
     pub wrong_values: u64,
@@ -57,10 +57,10 @@ pub struct RunReport {
     pub bytes_written: u64,
     /// Counts and latencies by kind of operation; kinds that did not occur are left out.
     pub kinds: Vec<KindReport>,
-    /// What an operation costs the bench itself; of embedded caches, where it is a part of every
+    /// The bench's own cost of an operation; only for embedded caches, where it is a part of every
     /// figure.
     pub bench_ns_per_operation: Option<f64>,
-    /// What the cache holds at the end, where it can say.
+    /// The contents of the cache at the end, if the target reports them.
     pub holdings: Option<Holdings>,
     /// The machine.
     pub machine: Machine,
@@ -88,7 +88,7 @@ pub struct PoolReport {
 pub struct KindReport {
     /// The kind.
     pub kind: &'static str,
-    /// How many were done.
+    /// Number of operations done.
     pub operations: u64,
     /// Their latencies.
     pub latency: Option<LatencySummary>,

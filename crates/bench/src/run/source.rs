@@ -1,4 +1,4 @@
-//! Where a thread's operations come from, and when a phase of them is over.
+//! The source of a thread's operations, and the end of each phase of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,9 +34,9 @@ impl Source {
 /// A phase of a run, as one thread sees it.
 pub(crate) struct Phase<'a> {
     pub(crate) source: &'a mut Source,
-    /// How many operations this thread may still start.
+    /// Number of operations that this thread may still start.
     pub(crate) left: u64,
-    /// When no more are started, in nanoseconds of the clock.
+    /// Time after which no more operations are started, in nanoseconds of the clock.
     pub(crate) deadline: u64,
     /// Open loop, if any.
     pub(crate) pace: Option<Pace>,
@@ -54,7 +54,7 @@ pub(crate) struct Phase<'a> {
     started: u64,
 }
 
-/// How often the clock is asked whether the phase is over, and progress shown, in operations.
+/// Operations between two looks at the clock for the end of the phase, and updates of progress.
 const LOOK_EVERY: u64 = 64;
 
 impl<'a> Phase<'a> {

@@ -42,7 +42,7 @@ pub(crate) struct Tally {
     pub(crate) wrong_values: u64,
     pub(crate) bytes_read: u64,
     pub(crate) bytes_written: u64,
-    /// What the target said when it first refused.
+    /// The target's words for its first refusal.
     pub(crate) first_refusal: Option<String>,
     /// Reads and what became of them by pool.
     pub(crate) pools: Vec<PoolCounts>,

@@ -30,7 +30,8 @@ pub(crate) struct WireThread<W> {
     epoll: OwnedFd,
     /// Wakes epoll when the next request is due.
     timer: OwnedFd,
-    /// When the timer goes off, or went off without being set anew; `u64::MAX` where it is not set.
+    /// Time at which the timer goes off, or went off without being set anew; `u64::MAX` if it isn't
+    /// set.
     alarm: u64,
     events: Vec<epoll::Event>,
     values: Values,
@@ -38,12 +39,12 @@ pub(crate) struct WireThread<W> {
     group: Vec<Operation>,
     /// An operation that was drawn and did not fit into the last request.
     held: Option<Operation>,
-    /// Where the search for a connection with room begins.
+    /// Index at which the search for a connection with room begins.
     turn: usize,
     waits_in_read: bool,
 }
 
-/// What epoll calls the timer; connections have their number.
+/// The timer's token in epoll; connections have their number.
 const TIMER: u64 = u64::MAX;
 
 /// A connection and what epoll knows of it.
@@ -89,8 +90,7 @@ impl<W: Wire + Clone> WireThread<W> {
 
     /// Drives a phase to its end, when the last reply has come.
     ///
-    /// # Errors
-    /// Where a connection breaks or the server answers what is no reply.
+    /// # Errors If a connection breaks or the server sends an invalid reply.
     pub(crate) fn drive(&mut self, phase: &mut Phase<'_>) -> Result<Tally> {
         let single = self.links.len() == 1 && phase.pipeline == 1 && phase.pace.is_none();
         self.waits_in_read = single;

@@ -9,7 +9,7 @@ use millpond::{
 
 use super::{Direct, DirectSession, Holdings};
 
-/// How the cache is made.
+/// The settings of an embedded cache.
 #[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
     /// All memory of the cache. Default 64 MiB.
@@ -18,10 +18,10 @@ pub struct EmbeddedOptions {
     pub policy: PolicyKind,
     /// The chunk sizes of its pools. Default by factor 1.25.
     pub classes: SizeClassConfig,
-    /// How slabs are rebalanced, whenever [`Cache::rebalance`] is called. Default as the engine has
-    /// it.
+    /// The policy that rebalances slabs, whenever [`Cache::rebalance`] is called. Default as the
+    /// engine has it.
     pub strategy: Strategy,
-    /// Where time comes from. Default the system.
+    /// The source of time. Default the system.
     pub clock: Clock,
     /// A folder in memory that keeps the cache when it ends. Default none.
     pub shared: Option<PathBuf>,

@@ -20,7 +20,7 @@ use serde::Serialize;
 /// Keys are text of 1 to 250 bytes; `pool` is the number of the workload's pool. A target with
 /// fewer pools than the workload puts several into one.
 pub trait Direct: Sync {
-    /// What a thread needs for its calls.
+    /// The state that a thread needs for its calls.
     type Session<'a>: DirectSession
     where
         Self: 'a;
@@ -31,7 +31,7 @@ pub trait Direct: Sync {
     /// The target in words.
     fn describe(&self) -> String;
 
-    /// What the cache holds, where it can say.
+    /// Returns the contents of the cache, if the target reports them.
     fn holdings(&self) -> Option<Holdings> {
         None
     }
@@ -86,11 +86,11 @@ pub trait Wire: Send {
     /// Appends a change of lifetime.
     fn touch(&self, key: &[u8], ttl_secs: u32, out: &mut Vec<u8>);
 
-    /// Takes the next event out of the beginning of `input`; with it, the number of bytes it takes
-    /// up. `None` where there is not yet a whole one.
+    /// Parses the event at the start of `input`, and returns it with its number of bytes; `None`
+    /// until it is whole.
     ///
-    /// # Errors
-    /// Where the bytes are no reply of this protocol: the connection is of no further use.
+    /// # Errors If the bytes aren't a valid reply of this protocol: the connection is of no further
+    /// use.
     fn event<'a>(&self, input: &'a [u8]) -> Result<Option<(Event<'a>, usize)>, WireError>;
 }
 
@@ -109,12 +109,12 @@ pub enum Event<'a> {
     Refused(&'a [u8]),
 }
 
-/// Bytes that are no reply.
+/// An invalid reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server answered `{0}`, which is not a reply of its protocol")]
 pub struct WireError(pub String);
 
-/// Where a load is driven to. Parses from `embedded`, `null`, `memcached://host:port`,
+/// The target of a load. Parses from `embedded`, `null`, `memcached://host:port`,
 /// `redis://host:port` and, for sockets in the file system, `memcached+unix:///path` and
 /// `redis+unix:///path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,7 +153,7 @@ const MEMCACHED_PORT: &str = "11211";
 const REDIS_PORT: &str = "6379";
 
 impl Address {
-    /// What comes behind `scheme://`, or behind `scheme+unix://`.
+    /// Parses the part after `scheme://`, or after `scheme+unix://`.
     fn parse(place: &str, is_unix: bool, default_port: &str) -> Option<Self> {
         if is_unix {
             return place.starts_with('/').then(|| Self::Unix(place.into()));

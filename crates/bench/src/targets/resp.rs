@@ -13,7 +13,7 @@ use super::WireError;
 const MAX_LINE: usize = 4_096;
 /// More than any string or list that is asked for.
 const MAX_LENGTH: usize = 64 << 20;
-/// How deep replies may be nested.
+/// Deepest nesting of replies.
 const MAX_DEPTH: u32 = 8;
 
 /// A reply. What version 3 tells apart beyond version 2 is not: a map is a list of keys and values,
@@ -52,11 +52,10 @@ pub fn command(parts: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// Takes the next reply out of the beginning of `input`; with it, the number of bytes it takes up.
-/// `None` where there is not yet a whole one.
+/// Parses the reply at the start of `input`, and returns it with its number of bytes; `None` until
+/// it is whole.
 ///
-/// # Errors
-/// Where the bytes are no reply of RESP: the connection is of no further use.
+/// # Errors If the bytes aren't a valid reply of RESP: the connection is of no further use.
 pub fn reply(input: &[u8]) -> Result<Option<(Reply, usize)>, WireError> {
     let mut rest = input;
     let taken = take(&mut rest, MAX_DEPTH)?;
