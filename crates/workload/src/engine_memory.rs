@@ -137,8 +137,8 @@ impl EngineMemory {
     }
 }
 
-/// Where `at` lies among the `from` of the points, read off their `to`; beyond the last in its
-/// proportion.
+/// Interpolates `at` linearly between the points, from their `from` to their `to`; extrapolates
+/// beyond the last in its proportion.
 fn along(
     points: &[(u64, u64)],
     at: u64,
@@ -252,7 +252,7 @@ mod tests {
         assert!(asked.largest_item() > 1 << 20);
     }
 
-    /// What is told beforehand is what a cache with that memory then holds.
+    /// The predicted contents are those that a cache with that memory then holds.
     #[test]
     fn memory_and_what_it_holds_are_each_others_inverse_and_true() {
         let items: Vec<ItemSize> = (0..1_000).map(|i| (8, 100 + i * i % 3_000)).collect();

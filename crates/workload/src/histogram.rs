@@ -46,7 +46,7 @@ impl Latencies {
         self.histogram.clear();
     }
 
-    /// How many latencies were counted.
+    /// Returns the number of latencies counted.
     pub fn len(&self) -> u64 {
         self.histogram.len()
     }
@@ -80,7 +80,7 @@ impl Latencies {
 /// A summary of a set of latencies, in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LatencySummary {
-    /// How many were measured.
+    /// Number of latencies measured.
     pub count: u64,
     /// The mean.
     pub mean_us: f64,

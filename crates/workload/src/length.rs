@@ -1,10 +1,10 @@
-//! How long a run or a phase of one lasts, and times as they are written in flags and files.
+//! The length of a run or a phase of one, and times as they are written in flags and files.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How long a phase lasts: operations or time. Parses from `500000` and from `10s`, `500ms`, `2m`.
+/// The length of a phase: operations or time. Parses from `500000` and from `10s`, `500ms`, `2m`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
     /// That many operations, all threads together.

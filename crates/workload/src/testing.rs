@@ -1,4 +1,5 @@
-//! Where tests find published traces, which the project reads in place and does not hold.
+//! The folder in which tests find published traces, which the project reads in place and does not
+//! hold.
 
 use std::path::PathBuf;
 

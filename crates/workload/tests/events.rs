@@ -1,4 +1,4 @@
-//! What a cache records of its own events can be replayed.
+//! Tests that a cache's record of its own events can be replayed.
 
 use std::fs::File;
 use std::io::BufWriter;

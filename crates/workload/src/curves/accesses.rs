@@ -45,8 +45,8 @@ pub enum Writes {
 }
 
 impl Writes {
-    /// How a replay takes the writes of a trace so. `is_log` says that the trace is a server's own,
-    /// with its times.
+    /// The options of a replay that treats the writes of a trace in this way. `is_log` says that
+    /// the trace is a server's own, with its times.
     pub fn replayed(self, is_log: bool, options: &ReplayOptions) -> ReplayOptions {
         let fills = self == Self::Fill;
         ReplayOptions {
@@ -90,7 +90,7 @@ impl FromStr for Writes {
     }
 }
 
-/// How traces are read.
+/// Options for the reading of traces.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Size of an item where the trace does not tell.
@@ -98,8 +98,7 @@ pub struct Source {
     /// Bytes that the cache spends on an item besides: key, header, index. Counts where
     /// [`Self::engine`] is not given.
     pub overhead: u32,
-    /// What items take of the engine's memory; sizes are then those of memory rather than of
-    /// values.
+    /// Memory model of the engine; sizes are then those of memory rather than of values.
     pub engine: Option<Arc<EngineMemory>>,
     /// The sizes of keys, for requests that do not tell them.
     pub sizes: Option<Arc<KeySizes>>,
@@ -108,7 +107,7 @@ pub struct Source {
     pub bimodal: bool,
     /// The treatment of writes.
     pub writes: Writes,
-    /// No more than so many requests of each trace.
+    /// Most requests that are read of each trace.
     pub limit: Option<u64>,
     /// The columns of a trace without a header line.
     pub columns: Option<Vec<Column>>,
@@ -153,11 +152,10 @@ impl Source {
         Ok(self.open(trace)?.has_own_fills())
     }
 
-    /// Whether one of the first requests of the trace tells a size. Not the first alone: a miss has
-    /// none in a server's own log.
+    /// Returns whether one of the first requests of the trace has a size. Not the first alone: a
+    /// miss has none in a server's own log.
     ///
-    /// # Errors
-    /// Where the trace cannot be read.
+    /// # Errors If the trace can't be read.
     pub fn tells_sizes(&self, trace: &Path) -> Result<bool> {
         let mut reader = self.open(trace)?;
         for _ in 0..FIRST_REQUESTS {
@@ -182,7 +180,7 @@ impl Source {
             && let Some(request) = reader.next_request()?
         {
             left -= 1;
-            // What is removed, or never filled, is no item.
+            // A key that is removed or never filled has no item.
             let is_item = request.op != Op::Delete
                 && (self.writes != Writes::Fill || self.told_size(&request).is_some());
             if is_item && seen.insert(key_id(request.key)) {
@@ -283,7 +281,7 @@ impl Source {
     }
 }
 
-/// When keys expire, by the times to live that the writes of a server's own log tell, in its
+/// The expiry times of keys, by the times to live of the writes in a server's own log, in its
 /// microseconds.
 #[derive(Default)]
 struct Expiries(KeyMap<u64>);

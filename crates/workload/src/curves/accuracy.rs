@@ -1,4 +1,4 @@
-//! How near estimated curves come to exact ones, trace by trace.
+//! The accuracy of estimated curves relative to exact ones, trace by trace.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::{Source, mean_error};
 
 /// Sizes at which curves are compared: evenly spread up to all keys together.
 const SIZES: u32 = 100;
-/// The ghost cache at HopperKV's rate is for traces of at least so many keys.
+/// Fewest keys of a trace for which the ghost cache at HopperKV's rate is used.
 pub const GHOST_LEAST_KEYS: u64 = 1_000_000;
 /// The mean absolute error that a curve may have.
 pub const MOST_ERROR: f64 = 0.01;
@@ -43,7 +43,7 @@ pub struct Accuracy {
     pub trace: PathBuf,
     /// The unit of sizes.
     pub unit: Unit,
-    /// Whether sizes are made up: 200 B and, for one key in ten, 10,000 B.
+    /// True if sizes are made up: 200 B and, for one key in ten, 10,000 B.
     pub is_bimodal: bool,
     /// Its requests.
     pub requests: u64,

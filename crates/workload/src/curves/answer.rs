@@ -1,9 +1,9 @@
-//! How much memory for a hit ratio: what the curve says, and what the engine does with it.
+//! The memory for a hit ratio: first as read from the curve, then as tried in the engine.
 //!
 //! The curve is that of one queue over all items. The engine has a queue for each of its classes,
-//! among which memory goes by slabs, and policies that the curve of LRU knows nothing of. So the
-//! answer is tried: the trace is replayed through an engine with that memory, and where it hits
-//! less or more than was asked for, with more or less of it.
+//! among which memory moves by slabs, and policies that the curve of LRU doesn't model. So the
+//! answer is tried: the trace is replayed through an engine with that memory and, if it hits less
+//! or more than was asked for, with more or less of it.
 
 use std::fmt;
 use std::path::Path;
@@ -41,7 +41,7 @@ pub struct Answer {
     pub by_curve_bytes: Option<u64>,
     /// The caches that were tried, in turn; none where the answer is the curve's alone.
     pub tried: Vec<Tried>,
-    /// Why none was tried, or nothing smaller.
+    /// The reason why no cache was tried, or none that is smaller.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
@@ -50,7 +50,7 @@ pub struct Answer {
 const LEAST: u64 = 8 << 20;
 /// Answers are whole numbers of these.
 const STEP: u64 = 1 << 20;
-/// At most so many caches are tried.
+/// Most caches that are tried.
 const MOST_TRIED: usize = 12;
 /// An answer may hit this much less or more than was asked for.
 const BELOW: f64 = 0.002;
@@ -136,7 +136,7 @@ struct Search<'c> {
 }
 
 impl Search<'_> {
-    /// What to try after this; `None` where the answer is found.
+    /// Returns the memory to try after this result; `None` if the answer is found.
     fn after(&mut self, tried: Tried) -> Option<u64> {
         let Tried { memory_bytes, hit_ratio } = tried;
         if hit_ratio >= self.hits - BELOW {
@@ -169,8 +169,8 @@ impl Search<'_> {
     }
 }
 
-/// What to try between an engine that hits too little and one that hits enough; `None` where they
-/// are next to each other.
+/// Returns the memory to try between an engine that hits too little and one that hits enough;
+/// `None` if they are next to each other.
 fn between(below: Tried, enough: Tried, hits: f64) -> Option<u64> {
     let (low, high) = (below.memory_bytes, enough.memory_bytes);
     if high - low <= STEP || high as f64 <= low as f64 * 1.01 {
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use curve::{Point, Unit};
 
-    /// What comes of the search where an engine needs `more` times the memory that the curve says.
+    /// Runs the search against an engine that needs `more` times the memory that the curve says.
     fn found(more: f64, hits: f64) -> (Option<u64>, usize) {
         let points = [(32, 0.5), (64, 0.3), (65, 0.12), (128, 0.08), (256, 0.05)];
         let curve = points.map(|(mib, miss_ratio)| Point { size: mib << 20, miss_ratio });

@@ -75,7 +75,7 @@ impl PolicyCache {
         Self { policy, rule, table, free: Vec::new(), by_key, capacity, used: 0 }
     }
 
-    /// How much it holds, never more than it has room for.
+    /// Returns the used size, which never exceeds the capacity.
     pub fn used(&self) -> u64 {
         self.used
     }

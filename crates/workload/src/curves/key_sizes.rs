@@ -27,7 +27,7 @@ pub struct KeySizes {
 /// Keys whose size no request tells, and what is assumed of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Unsized {
-    /// How many they are.
+    /// Number of these keys.
     pub keys: u64,
     /// All keys of the trace.
     pub of_keys: u64,
@@ -68,7 +68,7 @@ impl KeySizes {
         self.sizes.get(&key_id(key)).copied().filter(|size| *size != UNKNOWN)
     }
 
-    /// How many keys have none, where `assumed` is what they are taken to have.
+    /// Counts the keys without a size, for which `assumed` is taken.
     pub(super) fn without(&self, assumed: Option<u32>) -> Option<Unsized> {
         let keys = self.sizes.values().filter(|size| **size == UNKNOWN).count() as u64;
         (keys > 0).then_some(Unsized { keys, of_keys: self.sizes.len() as u64, assumed_bytes: assumed })

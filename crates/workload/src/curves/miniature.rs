@@ -1,4 +1,4 @@
-//! How near simulation in miniature comes to simulation in full, policy by policy.
+//! The accuracy of simulation in miniature relative to simulation in full, policy by policy.
 
 use std::path::Path;
 

@@ -34,7 +34,7 @@ pub use report::{CurveReport, chart};
 /// The curve to estimate, and the method.
 #[derive(Clone, Debug)]
 pub struct CurveOptions {
-    /// How the curve is learnt.
+    /// Method by which the curve is learnt.
     pub method: Method,
     /// Of which policy. Another than LRU is simulated in miniature.
     pub policy: PolicyKind,
@@ -42,13 +42,13 @@ pub struct CurveOptions {
     pub unit: Option<Unit>,
     /// The share of keys that is followed, where the method has one. `None`: its default.
     pub rate: Option<f64>,
-    /// How many keys SHARDS follows at most.
+    /// Most keys that SHARDS follows.
     pub keys: usize,
     /// The largest size that is asked about. `None`: all keys together.
     pub max_size: Option<u64>,
     /// Ticks of the ghost cache, and sizes that are simulated.
     pub ticks: usize,
-    /// How a sample is corrected.
+    /// Correction of a sample.
     pub correction: Correction,
     /// The size around which shadow queues and tail hits tell the curve. `None`: a tenth of the
     /// largest.

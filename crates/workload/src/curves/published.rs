@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::Source;
 use crate::trace::decompressed;
 
-/// How far ours lie from the published points.
+/// The distance of our curve from the published points.
 #[derive(Clone, Debug, Serialize)]
 pub struct PublishedError {
     /// The name under which the curve was published.

@@ -23,7 +23,7 @@ pub struct CurveReport {
     pub trace: String,
     /// The policy that the curve is for.
     pub policy: String,
-    /// How it was learnt.
+    /// Method by which it was learnt.
     pub method: Method,
     /// The treatment of writes.
     pub writes: Writes,
@@ -68,7 +68,7 @@ impl CurveReport {
         };
         let first = curve.points().get(1).map_or(0, |point| point.size);
         let mut cliffs = curve.cliffs(LEAST_DEPTH);
-        // Before the first item fits in, everything misses: that is no cliff.
+        // Before the first item fits in, everything misses: this isn't a cliff.
         cliffs.retain(|cliff| cliff.to - cliff.from > curve.max_size() / 1000);
         Self {
             trace: trace.display().to_string(),
@@ -119,7 +119,7 @@ pub struct CurveTable<'r> {
 const SHARES: [u64; 14] = [1, 3, 10, 20, 50, 100, 200, 300, 400, 500, 600, 700, 850, 1000];
 
 impl CurveTable<'_> {
-    /// What the curve is of, how it was learnt, and the answer if one was asked for.
+    /// Writes the subject of the curve, the method, and the answer if one was asked for.
     fn head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let report = self.report;
         writeln!(f, "trace      {}", report.trace)?;
@@ -288,7 +288,7 @@ fn drawn(curve: &MissRatioCurve, from: u64, log: bool) -> Vec<(f64, f64)> {
 /// The share of the axis that a label takes.
 const LABEL: f64 = 0.15;
 
-/// Where the cliffs are. Of those whose labels would overlap, the deepest has one.
+/// The marks of the cliffs. Of those whose labels would overlap, the deepest has one.
 fn cliff_marks(cliffs: &[Cliff], max_size: f64, log: bool) -> Vec<Mark> {
     let place = |size: f64| if log { size.max(1.0).ln() / max_size.max(2.0).ln() } else { size / max_size };
     let is_hidden = |cliff: &Cliff| {

@@ -10,7 +10,7 @@
 pub struct Cluster {
     /// The number under which the cluster was published.
     pub number: u32,
-    /// What makes it worth having.
+    /// The reason for taking this cluster.
     pub note: &'static str,
     /// Mean key size in bytes.
     pub key_size: u32,

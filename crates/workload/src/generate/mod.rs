@@ -24,9 +24,9 @@ pub use clusters::{CLUSTERS, Cluster};
 /// The kind of sample to generate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerateOptions {
-    /// How many requests. Default 80,000.
+    /// Number of requests. Default 80,000.
     pub requests: u32,
-    /// How many seconds they span. Default 3,600.
+    /// Number of seconds that the requests span. Default 3,600.
     pub span_secs: u32,
     /// Published numbers of the clusters to take; empty for all of [`CLUSTERS`]. Default empty.
     pub clusters: Vec<u32>,
@@ -46,9 +46,9 @@ impl Default for GenerateOptions {
 /// The result of a generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Generated {
-    /// How many requests were written.
+    /// Number of requests written.
     pub requests: u64,
-    /// How many different keys they have.
+    /// Number of different keys.
     pub keys: u64,
     /// The sum of the sizes of the keys and values of these, in bytes.
     pub footprint_bytes: u64,
@@ -138,7 +138,7 @@ fn chosen(numbers: &[u32]) -> io::Result<Vec<&'static Cluster>> {
     numbers.iter().map(find).collect()
 }
 
-/// How many of `requests` each cluster gets, by its rate; they sum to `requests`.
+/// Divides `requests` among the clusters by their rates; the shares sum to `requests`.
 fn shares(clusters: &[&Cluster], requests: u32) -> Vec<u32> {
     let total: f64 = clusters.iter().map(|cluster| cluster.kqps).sum();
     let (mut seen, mut given) = (0.0, 0);

@@ -20,7 +20,7 @@ const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 460.0;
 /// The same in a grid.
 const PANEL: (f64, f64) = (520.0, 340.0);
-/// So many letters stand beside each other below a chart; names of bars that are longer are turned.
+/// Number of letters that fit beside each other below a chart; longer names of bars are turned.
 const LETTERS: usize = 70;
 /// About as many ticks on an axis.
 const TICKS: f64 = 7.0;
@@ -214,7 +214,7 @@ fn step(axis: &Axis, (from, to): (f64, f64)) -> f64 {
     factor.unwrap_or(10.0) * decade
 }
 
-/// How the ticks of an axis are written.
+/// The format of an axis's ticks.
 fn format(axis: &Axis) -> TickFormat {
     match (axis.scale, axis.log) {
         (Scale::Number, _) => {

@@ -74,7 +74,7 @@ impl Axis {
     }
 }
 
-/// How a series is drawn.
+/// The stroke of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stroke {
     /// A line through the points.
@@ -97,7 +97,7 @@ pub struct Series {
     pub name: String,
     /// From left to right.
     pub points: Vec<(f64, f64)>,
-    /// How it is drawn.
+    /// Stroke.
     pub stroke: Stroke,
     /// Its colour, as a number: series of the same number have the same one. Without: that of its
     /// place among the series.
@@ -128,16 +128,16 @@ impl Series {
 pub enum Mark {
     /// A vertical line at `x`.
     At {
-        /// Where.
+        /// Position.
         x: f64,
-        /// What stands beside it.
+        /// Text beside the mark.
         label: String,
     },
     /// A horizontal line at `y`.
     Level {
-        /// Where.
+        /// Position.
         y: f64,
-        /// What stands beside it.
+        /// Text beside the mark.
         label: String,
     },
     /// A shaded range.
@@ -149,11 +149,11 @@ pub enum Mark {
     },
     /// A text whose middle is at a point.
     Text {
-        /// Where.
+        /// Position.
         x: f64,
-        /// Where.
+        /// Position.
         y: f64,
-        /// What.
+        /// Text of the mark.
         label: String,
     },
 }
@@ -177,10 +177,9 @@ pub struct Chart {
     pub marks: Vec<Mark>,
 }
 
-/// Whether a chart can be written under this name, before work is done for it.
+/// Checks that a chart can be written under this name, before work is done for it.
 ///
-/// # Errors
-/// [`PlotError::Extension`] where it ends in neither `.svg` nor `.png`.
+/// # Errors [`PlotError::Extension`] if the name ends in neither `.svg` nor `.png`.
 pub fn check_name(path: &Path) -> Result<(), PlotError> {
     Format::of(path).map(|_| ())
 }
@@ -205,7 +204,7 @@ pub struct Figure {
     pub title: String,
     /// Row by row.
     pub charts: Vec<Chart>,
-    /// How many stand beside each other. 0: as many as make the grid about square.
+    /// Number of charts beside each other. 0: as many as make the grid about square.
     pub columns: usize,
 }
 
@@ -222,7 +221,7 @@ impl Figure {
     }
 }
 
-/// Why there is no chart.
+/// The reason why there is no chart.
 #[derive(Debug, thiserror::Error)]
 pub enum PlotError {
     /// The file's name has another extension.

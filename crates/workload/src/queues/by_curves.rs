@@ -10,7 +10,7 @@ use curve::{Estimator, Kind, MissRatioCurve, Shards, Unit};
 
 use super::cache::{QueueCache, QueueConfig, Splitting};
 
-/// How curves are learnt and followed.
+/// The settings for learning and following curves.
 #[derive(Clone, Copy, Debug)]
 pub struct CurveRules {
     /// Keys that SHARDS follows for each queue. Default 8192.

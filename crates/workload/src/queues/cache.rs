@@ -7,7 +7,7 @@ use base::hash::mix64;
 
 use super::queue::{LruQueue, Place};
 
-/// How a queue is split.
+/// The way in which a queue is split.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Splitting {
     /// Not at all: LRU.
@@ -29,7 +29,7 @@ pub struct QueueConfig {
     pub least: u64,
     /// The memory that the long shadow stands for, which hill climbing goes by. Default 0.
     pub shadow: u64,
-    /// How it is split.
+    /// Way in which the queue is split.
     pub splitting: Splitting,
     /// True if hill climbing in a split queue goes by the slope between the pointers ([`Slope`]),
     /// rather than by the long shadow as in the paper. Default true; without cliff scaling it makes
@@ -220,7 +220,7 @@ impl QueueCache {
         is_hit
     }
 
-    /// How many items each queue may have.
+    /// Returns the number of items that each queue may have.
     pub fn items(&self) -> Vec<u64> {
         self.parts.iter().map(Part::items).collect()
     }
@@ -230,7 +230,7 @@ impl QueueCache {
         &self.parts[queue].split
     }
 
-    /// How many items a queue has.
+    /// Returns the number of items in a queue.
     pub fn len_of(&self, queue: usize) -> u64 {
         self.parts[queue].queue.len()
     }

@@ -9,7 +9,7 @@
 use base::rng::{RngExt, SeededRng, seeded};
 use curve::{MissRatioCurve, Point, Unit};
 
-/// How distances are spread over their range.
+/// The distribution of distances over their range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Density {
     /// Falling, as the inverse of the root: the hit-rate curve is concave there, as of popular
@@ -30,7 +30,7 @@ pub struct Range {
     pub above: u64,
     /// Distances up to this.
     pub upto: u64,
-    /// How they are spread.
+    /// Distribution of the distances.
     pub density: Density,
 }
 

@@ -132,12 +132,12 @@ impl LruQueue {
         self.index.get(&key).map(|node| (self.nodes[*node as usize].side, self.nodes[*node as usize].place))
     }
 
-    /// How many items a partition has.
+    /// Returns the number of items in a partition.
     pub fn len_of(&self, side: Side) -> u64 {
         self.list(side, Place::Body).len + self.list(side, Place::Tail).len
     }
 
-    /// How many items it has.
+    /// Returns the number of items.
     pub fn len(&self) -> u64 {
         self.len_of(Side::Left) + self.len_of(Side::Right)
     }
@@ -147,7 +147,7 @@ impl LruQueue {
         self.len() == 0
     }
 
-    /// How many keys the far shadow of a partition may have.
+    /// Sets the most keys that the far shadow of a partition may have.
     pub fn set_far(&mut self, side: Side, keys: u64) {
         self.far[side as usize] = keys;
         self.trim_far(side);

@@ -2,7 +2,7 @@
 //!
 //! One list. A hit moves the object to the newest end, as in LRU; a new object is put where
 //! `objects >> shift` others lie between it and the oldest end. With `shift` 1 this is the
-//! mid-point insertion that Cliffhanger (NSDI 2016, section 5.5) tells of Facebook's caches;
+//! mid-point insertion that Cliffhanger (NSDI 2016, section 5.5) reports of Facebook's caches;
 //! `shift` is `lruInsertionPointSpec` in CacheLib's MMLru.
 //!
 //! The list is kept as the part above the insertion point and the part below it, whose sizes are

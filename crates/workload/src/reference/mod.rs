@@ -1,5 +1,4 @@
-//! Plain caches that are easy to check by reading, against which the engine's hit ratios are
-//! judged.
+//! Plain caches that are easy to check by reading, with which the engine's hit ratios are compared.
 //!
 //! They hold keys only, know nothing of slabs, classes or threads, and favour the shortest code
 //! that follows the definition. Keys are 64-bit numbers; [`key_id`] turns any trace key into one.
@@ -40,15 +39,15 @@ pub trait Simulator {
     /// Takes `key` out; true when it was there. Not an eviction.
     fn remove(&mut self, key: u64) -> bool;
 
-    /// How many objects are held.
+    /// Returns the number of objects held.
     fn len(&self) -> usize;
 
-    /// Whether none is held.
+    /// Returns whether no object is held.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many objects were pushed out so far to make room.
+    /// Returns the number of objects evicted so far.
     fn evictions(&self) -> u64;
 }
 

@@ -17,7 +17,7 @@ use super::{Counts, ReplayOptions, ReplayReport};
 use crate::reference::{ExactLru, Simulator, key_id, simulator};
 use crate::trace::Op;
 
-/// How plain simulators fared on the same requests.
+/// The results of plain simulators on the same requests.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// The simulators.

@@ -36,7 +36,7 @@ use crate::trace::{Column, Op, Request, TraceOptions, TraceReader};
 /// The unit of a trace's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeUnit {
-    /// How many nanoseconds one is.
+    /// Nanoseconds in one unit.
     pub nanos: u64,
 }
 
@@ -60,7 +60,7 @@ impl FromStr for TimeUnit {
     }
 }
 
-/// How traces are replayed.
+/// Options of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
     /// All memory of the cache. Default 64 MiB.
@@ -69,9 +69,9 @@ pub struct ReplayOptions {
     pub policy: PolicyKind,
     /// Chunk sizes. Default by factor 1.25.
     pub classes: SizeClassConfig,
-    /// How classes trade slabs. Default the engine's.
+    /// Policy by which classes trade slabs. Default the engine's.
     pub strategy: Strategy,
-    /// The engine's maintenance is done after each so many requests of a trace; 0 = never. Default
+    /// Requests of a trace between two rounds of the engine's maintenance; 0 = never. Default
     /// 10,000.
     pub maintain_every: u64,
     /// Most bytes of slabs for a trace's pool, in whole slabs. Default none.
@@ -83,9 +83,9 @@ pub struct ReplayOptions {
     /// True if a request that misses inserts its object. Default true; if false, only writes
     /// insert.
     pub look_aside: bool,
-    /// Whether a request that misses does so only if it tells a size. In a server's own log a read
-    /// does exactly if it hit: what missed then is filled by a write of its own, if by anything.
-    /// Default false.
+    /// Fills a request that misses only if it has a size. In a server's own log a read has one
+    /// exactly if it hit: a miss then is filled by a write of its own, if by anything. Default
+    /// false.
     pub own_fills: bool,
     /// True if writes are skipped. Default false.
     pub ignores_writes: bool,
@@ -101,7 +101,8 @@ pub struct ReplayOptions {
     /// The tenant whose requests alone are replayed. `None`: all requests, whose keys are told
     /// apart by tenant.
     pub tenant: Option<String>,
-    /// The seed of the cache's key hash, so that a replay can be repeated to the last hit. Default 1.
+    /// The seed of the cache's key hash, so that a replay can be repeated to the last hit. Default
+    /// 1.
     pub seed: u64,
     /// True if plain simulators get the same requests. Default false.
     pub compare: bool,
@@ -216,8 +217,8 @@ pub fn replay(trace: &Path, options: &ReplayOptions) -> Result<ReplayReport> {
     Ok(report)
 }
 
-/// How many items a pool holds while it is full: some chunks are always on their way from one item
-/// to the next, at one moment more of them than at another.
+/// The number of items that a full pool holds: some chunks are always on their way from one item to
+/// the next, at one moment more of them than at another.
 #[derive(Default)]
 struct HeldItems {
     sum: u64,
@@ -430,7 +431,7 @@ fn follow(clock: &Clock, elapsed: u64, unit: TimeUnit) {
 /// A counter of requests on a terminal; nothing elsewhere.
 struct Bar(Option<ProgressBar>);
 
-/// How often the counter is drawn, in requests.
+/// Requests between two updates of the counter on the terminal.
 const SHOW_EVERY: u64 = 1 << 18;
 
 impl Bar {

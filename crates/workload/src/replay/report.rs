@@ -59,7 +59,7 @@ pub struct ReplayReport {
     pub value_size: u32,
     /// The use of the memory.
     pub memory: MemoryBill,
-    /// How plain simulators fared, where that was asked for.
+    /// Results of plain simulators, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
 }

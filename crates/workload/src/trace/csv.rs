@@ -33,9 +33,9 @@ pub enum Column {
     Size,
     /// The operation; see [`Op`] for the words.
     Op,
-    /// How many equal requests the line stands for.
+    /// Number of equal requests that the line stands for.
     OpCount,
-    /// How many of them were hits where the trace was taken.
+    /// Number of them that were hits when the trace was taken.
     CacheHits,
     /// The time, in the trace's own unit.
     Ts,
@@ -118,7 +118,7 @@ pub(super) struct CsvRows {
     row: Row,
     /// The name of the block of the current row.
     object: Vec<u8>,
-    /// How many requests of the current row are still to come.
+    /// Number of requests of the current row that are still to come.
     left: u64,
     /// The tenants, where a column names them. In a box, as few traces have any.
     tenants: Option<Box<Tenants>>,

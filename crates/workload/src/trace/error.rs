@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why a trace cannot be read on: where, what, and what to do about it.
+/// An error that ends the reading of a trace: its place, the problem, and advice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}{place}: {problem}; {advice}", place = place(*.line, .column.as_deref()))]
 pub struct TraceError {

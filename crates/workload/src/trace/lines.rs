@@ -18,7 +18,7 @@ pub(super) struct Lines {
     line: Range<usize>,
     /// The start of the next line.
     next: usize,
-    /// How much of the buffer holds data.
+    /// Number of bytes of the buffer that hold data.
     filled: usize,
     number: u64,
     ended: bool,
@@ -80,7 +80,7 @@ impl Lines {
         }
     }
 
-    /// What stands after the last line end, if that is anything.
+    /// Takes the text after the last line end. Returns whether there is any.
     fn take_last(&mut self) -> bool {
         self.line = self.next..self.filled;
         self.next = self.filled;

@@ -12,17 +12,17 @@ pub struct LogMarks {
     pub unwritten: u64,
     /// The log has the requests for one key in this many. `None`: it does not say.
     pub one_in: Option<u64>,
-    /// How often that changed within the log.
+    /// Number of changes of the rate within the log.
     pub changes_of_rate: u64,
-    /// How often the keys of the sample, or their numbers, became others: a key that was asked for
-    /// before and after counts as two.
+    /// Number of times that the keys of the sample, or their numbers, became others: a key that was
+    /// asked for before and after counts as two.
     pub restarts: u64,
     /// By what the keys are chosen and numbered now.
     numbering: Option<Box<[u8]>>,
 }
 
 impl LogMarks {
-    /// Takes in a line; false if it is no comment.
+    /// Reads a line. Returns false if the line isn't a comment.
     pub(super) fn take(&mut self, line: &[u8]) -> bool {
         let Some(comment) = line.strip_prefix(b"# ") else { return false };
         let count = |suffix: &[u8]| comment.strip_suffix(suffix).and_then(parse_u64);
@@ -33,7 +33,7 @@ impl LogMarks {
         } else if let Some(sample) = comment.strip_prefix(b"one key in ") {
             self.take_sample(sample);
         }
-        // Comments that a later server writes are no requests either.
+        // Unknown comments, which a later server may write, aren't requests either.
         true
     }
 

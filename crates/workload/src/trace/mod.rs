@@ -135,7 +135,7 @@ impl Request<'_> {
     }
 }
 
-/// How a trace is read where the file does not say.
+/// Options for reading a trace, for all that the file itself doesn't define.
 #[derive(Clone, Debug, Default)]
 pub struct TraceOptions {
     /// The columns of a CSV without a header line, in order. `None`: the first line names them.

@@ -1,5 +1,5 @@
-//! Whose requests are read of a trace with a column of tenants, as a server's own request log has
-//! it.
+//! The tenants whose requests are read, of a trace with a column of tenants such as a server's own
+//! request log.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const MOST_NAMED: usize = 32;
 pub(super) struct Tenants {
     /// The one tenant whose requests are read; all where there is none, told apart by their keys.
     pub(super) only: Option<String>,
-    /// Whether a request of that tenant was read.
+    /// True if a request of that tenant was read.
     has_only: bool,
     /// Some of the other tenants, for the message that there is no such tenant.
     others: BTreeSet<Vec<u8>>,

@@ -14,7 +14,7 @@ use super::{Mix, PoolPlan, Popularity, Sizes, WorkloadError};
 /// The smallest key of CacheBench's online generator, which writes the key's number as eight bytes.
 const ONLINE_KEY_BYTES: u32 = 8;
 
-/// What a configuration says about its requests.
+/// The requests that a configuration declares.
 pub(super) struct CacheBench {
     pub(super) pools: Vec<PoolPlan>,
     pub(super) look_aside: bool,

@@ -1,6 +1,6 @@
 //! Keys as text: a key's number in base 64, padded to the key's size.
 //!
-//! Keys of different numbers differ whatever their sizes, because the padding is no digit. A size
+//! Keys of different numbers differ whatever their sizes, because the padding isn't a digit. A size
 //! that is too small for the number is exceeded; CacheBench instead draws random letters, and short
 //! keys may coincide.
 

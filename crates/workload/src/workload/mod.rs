@@ -32,17 +32,17 @@ pub use spec::{Mix, WorkloadSpec};
 use alias::Alias;
 use popularity::Popular;
 
-/// Why a workload cannot be declared like that.
+/// The reason why a workload's declaration is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
     /// A text is not what its place wants.
     #[error("`{text}` is not a {what}: write {wanted}")]
     Text {
-        /// What the text should be.
+        /// The kind of text that is expected.
         what: &'static str,
         /// The text.
         text: String,
-        /// What is possible.
+        /// The forms that are allowed.
         wanted: &'static str,
     },
     /// A file cannot be read or makes no sense.
@@ -50,7 +50,7 @@ pub enum WorkloadError {
     File {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
     /// A TOML text says what is not understood; the message has the line and what is possible.
@@ -157,7 +157,7 @@ impl Pool {
         &self.name
     }
 
-    /// How many different keys can be asked for, lone ones aside.
+    /// Returns the number of different keys that can be asked for, lone ones aside.
     pub fn distinct_keys(&self) -> u64 {
         self.popular.distinct()
     }
@@ -279,8 +279,7 @@ impl Workload {
 
     /// Reads JSON with `//` comments, as CacheBench has it.
     ///
-    /// # Errors
-    /// Where the file cannot be read or is no JSON.
+    /// # Errors If the file can't be read or isn't valid JSON.
     pub fn read_cachebench_json(path: &Path) -> Result<serde_json::Value, WorkloadError> {
         cachelib::read_json(path)
     }
@@ -351,7 +350,7 @@ impl Workload {
         &self.pools
     }
 
-    /// How many different keys can be asked for, lone ones aside.
+    /// Returns the number of different keys that can be asked for, lone ones aside.
     pub fn distinct_keys(&self) -> u64 {
         self.pools.iter().map(Pool::distinct_keys).sum()
     }

@@ -13,7 +13,8 @@ use base::rng::SeededRng;
 use super::WorkloadError;
 use super::alias::{Alias, below, unit};
 
-/// How requests spread over the keys. Parses from `zipf:0.99`, `uniform`, `scan` and `normal`.
+/// The distribution of requests over the keys. Parses from `zipf:0.99`, `uniform`, `scan` and
+/// `normal`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Popularity {
     /// The `k`-th most popular key is asked for in proportion to `k^-alpha`.
@@ -101,7 +102,7 @@ impl Popular {
         }
     }
 
-    /// How many different keys can ever be asked for.
+    /// Returns the number of different keys that can ever be asked for.
     pub(super) fn distinct(&self) -> u64 {
         match self {
             Self::Uniform { keys } | Self::Scan { keys } | Self::Normal { keys } => *keys,
@@ -151,7 +152,7 @@ fn normal(rng: &mut SeededRng, keys: u64) -> u64 {
     }
 }
 
-/// How many of the most popular ranks have a slot of their own: 256 KiB of table, which stays in a
+/// Number of the most popular ranks with a slot of their own: 256 KiB of table, which stays in a
 /// core's cache.
 const HEAD_RANKS: u64 = 1 << 15;
 
@@ -256,7 +257,7 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// How many buckets of equal weight a popularity file is cut into.
+/// Number of buckets of equal weight into which a popularity file is cut.
 const EQUAL_BUCKETS: f64 = 2_048.0;
 
 /// CacheBench's popularity: groups of objects that share a weight, cut again into buckets of equal
@@ -318,7 +319,7 @@ impl Buckets {
         ((self.scale * object) as u64).min(self.keys - 1)
     }
 
-    /// How many objects the file speaks of.
+    /// Returns the number of objects in the file.
     #[cfg(test)]
     pub(super) fn objects(&self) -> u64 {
         self.offsets[self.offsets.len() - 1]

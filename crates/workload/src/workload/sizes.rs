@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::WorkloadError;
 use super::alias::{below, unit};
 
-/// How many sizes a table holds; 128 KiB.
+/// Number of sizes in a table; 128 KiB.
 pub(super) const TABLE_SIZES: usize = 1 << 15;
 
 /// A distribution of sizes in bytes. Parses from `100`, `1KiB`, `64-1KiB` (every size from 64 to
@@ -34,7 +34,7 @@ pub struct Sizes {
     parts: Vec<(u32, u32, f64)>,
 }
 
-/// What a TOML file may say: `value_size = 100` or `value_size = "64-1KiB"`.
+/// The forms in a TOML file: `value_size = 100` or `value_size = "64-1KiB"`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum TextOrNumber {

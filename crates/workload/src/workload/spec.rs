@@ -19,18 +19,18 @@ use super::{Popularity, Sizes, WorkloadError};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkloadSpec {
-    /// How many keys there are. Default 1,000,000.
+    /// Number of keys. Default 1,000,000.
     pub keys: u64,
     /// Key sizes in bytes. Default 16; at most 250; a size too small for the key's number is
     /// exceeded.
     pub key_size: Sizes,
     /// Value sizes in bytes. Default 100.
     pub value_size: Sizes,
-    /// How requests spread over the keys. Default `zipf:0.99`.
+    /// Distribution of requests over keys. Default `zipf:0.99`.
     pub popularity: Popularity,
-    /// What is asked how often. Default `get=90,set=10`.
+    /// Operations by weight. Default `get=90,set=10`.
     pub mix: Mix,
-    /// Whether a get that misses is followed by a set of the same key. Default false.
+    /// Follows a get that misses by a set of the same key. Default false.
     pub look_aside: bool,
     /// The time to live of what is written, in seconds; 0 is for ever. Default 0.
     pub ttl_secs: u32,
@@ -70,8 +70,7 @@ impl FromStr for WorkloadSpec {
     }
 }
 
-/// How often each operation is asked for: weights that need not sum to anything. Parses from
-/// `get=90,set=10`.
+/// The weights of the operations, which need not sum to anything. Parses from `get=90,set=10`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mix {
     /// Reads of keys by popularity.
@@ -138,7 +137,7 @@ impl fmt::Display for Mix {
     }
 }
 
-/// Serde by way of the text form.
+/// Implements serde through the text form.
 macro_rules! serde_as_text {
     ($($kind:ty),*) => {$(
         impl Serialize for $kind {

@@ -235,7 +235,7 @@ fn buckets_are_scaled_to_the_number_of_keys() {
     }
 }
 
-/// What is published about each distribution: share of requests of the top 0.1, 1, 10 and 20 % of
+/// The published figures of each distribution: share of requests of the top 0.1, 1, 10 and 20 % of
 /// the objects, and the values' mean, median, 90th and 99th percentile and maximum.
 type Published = (&'static str, Option<u64>, [f64; 4], [f64; 5]);
 
@@ -305,8 +305,8 @@ fn cachelib_distributions_have_their_published_statistics() {
     }
 }
 
-/// What is drawn, not only the tables: the most popular hundredth of kvcache_reg gets its share,
-/// lone gets get theirs.
+/// The draws, not only the tables: the most popular hundredth of kvcache_reg gets its share, lone
+/// gets get theirs.
 #[test]
 fn draws_from_kvcache_reg_have_its_shares() {
     let Some(folder) = traces() else { return };

@@ -90,7 +90,7 @@ fn kinds() -> Vec<PolicyKind> {
         .collect()
 }
 
-/// What a policy is allowed, in points; `None`: judged by the mean.
+/// The tolerance of a policy, in points; `None`: compared by the mean.
 pub(crate) fn tolerance(kind: PolicyKind) -> Option<f64> {
     match kind {
         PolicyKind::LruInsertion { .. } => Some(1.25),
