@@ -228,9 +228,9 @@ mod tests {
         assert!(reason.iter().all(|step| step.reason.contains("hits its shadow")));
     }
 
-    /// What was gained in a time must not depend on how often one decides, nor on the unit of
-    /// memory: a window of one second at decisions each 20 s paid a twentieth of the credits, and a
-    /// shadow of 1 MiB spanned all of a small pool.
+    /// Credits must not depend on the interval between decisions, nor on the unit of memory: a
+    /// window of one second at decisions each 20 s paid a twentieth of the credits, and a shadow of
+    /// 1 MiB spanned all of a small pool.
     #[test]
     fn the_climb_follows_the_interval_and_the_size_of_the_cache() {
         let share_after_a_minute = |interval_secs: f64, scale: u64| {

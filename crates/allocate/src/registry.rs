@@ -173,8 +173,8 @@ mod tests {
         assert!(by_name("nobody").is_none());
     }
 
-    /// What the contract of [`Policy::decide`] says, for every policy, over random views with
-    /// bounds, idle pools and pools whose data fits, for a few rounds each.
+    /// The contract of [`Policy::decide`], for every policy, over random views with bounds, idle
+    /// pools and pools whose data fits, for a few rounds each.
     #[test]
     fn no_policy_exceeds_totals_or_breaks_bounds() {
         for seed in 0..40 {

@@ -135,8 +135,8 @@ mod tests {
         View { memory: 100, resources: resources.to_vec(), pools, ..View::default() }
     }
 
-    /// What the pool in phases has of what its share would carry, where its curve has changed since
-    /// the decision.
+    /// Returns the throughput of the pool in phases relative to that of its share, after its curve
+    /// has changed since the decision.
     fn after_the_change(policy: &mut dyn Policy) -> f64 {
         let grants = policy.decide(&view(false)).grants;
         let now = view(true);

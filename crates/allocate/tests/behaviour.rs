@@ -1,7 +1,6 @@
-//! What every policy keeps, whatever it is: one suite, run over all of the registry on random
-//! instances.
+//! The contract of every policy: one suite, run over all of the registry on random instances.
 //!
-//! What a policy claims beyond that, or does not claim, is said in [`claims`].
+//! [`claims`] lists the further claims of each policy.
 
 use base::rng::{RngExt, seeded};
 use millpond_allocate as allocate;
@@ -154,7 +153,7 @@ fn any_view(rng: &mut impl RngExt, pools: usize) -> View {
     view
 }
 
-/// What holds for any decision of any policy.
+/// Checks the rules that hold for any decision of any policy.
 #[track_caller]
 fn check(subject: &Subject, view: &View, decision: &Decision, which: &str) {
     let name = &subject.name;

@@ -36,7 +36,9 @@ impl Verdict {
 /// ```
 /// use millpond_simulate::report::{Criterion, Verdict};
 ///
-/// let gain = Criterion::number("least normalised throughput at 4 M keys", 1.58).paper("1.56").within(1.58, 0.05);
+/// let gain = Criterion::number("least normalised throughput at 4 M keys", 1.58)
+///     .paper("1.56")
+///     .within(1.58, 0.05);
 /// assert_eq!(gain.verdict(), Verdict::Passed);
 /// assert_eq!(gain.bound(), "1.580 ± 0.050");
 /// ```
@@ -100,7 +102,7 @@ impl Criterion {
         self.worded()
     }
 
-    /// How many decimals are shown, 3 by default; call it before the bound.
+    /// Sets the number of decimals that are shown, 3 by default; call it before the bound.
     #[must_use]
     pub fn decimals(mut self, decimals: usize) -> Self {
         self.decimals = decimals;
@@ -166,7 +168,7 @@ impl Criterion {
         self.verdict
     }
 
-    /// Why it was missed; empty if it was not, or if the reason is unknown.
+    /// The reason for a miss; empty if the criterion was met, or if the reason is unknown.
     pub fn reason(&self) -> &str {
         &self.reason
     }
@@ -242,7 +244,7 @@ impl Table {
     }
 }
 
-/// How a chart's points are shown.
+/// The style of a chart's points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
@@ -262,7 +264,7 @@ pub struct Series {
     pub name: String,
     /// Its points, as x and y.
     pub points: Vec<(f64, f64)>,
-    /// How they are shown.
+    /// Style of the points.
     pub style: Style,
 }
 
@@ -426,7 +428,7 @@ impl Report {
         &self.charts
     }
 
-    /// How many criteria have this verdict.
+    /// Returns the number of criteria with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.criteria.iter().filter(|criterion| criterion.verdict == verdict).count()
     }

@@ -16,12 +16,12 @@ use serde::Serialize;
 use crate::experiments::{Context, Experiment};
 use crate::report::{Criterion, Report, Verdict};
 
-/// How experiments are run.
+/// Options of a run of experiments.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Names all random sequences.
     pub seed: u64,
-    /// How many run at a time, at least 1.
+    /// Number of experiments that run at a time, at least 1.
     pub jobs: usize,
     /// The folder of published traces, if there is one.
     pub traces: Option<PathBuf>,
@@ -38,7 +38,7 @@ pub struct Outcome {
     pub figure: &'static str,
     /// The subject of the experiment.
     pub title: &'static str,
-    /// How long it took, in seconds of the wall clock.
+    /// Duration in seconds of the wall clock.
     pub seconds: f64,
     /// True if no criterion was missed.
     pub holds: bool,

@@ -16,10 +16,10 @@ use crate::world::{Cache, Eviction};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Pattern {
-    /// How many keys there are. Default 1,000,000.
+    /// Number of keys. Default 1,000,000.
     pub keys: u64,
-    /// How reads and writes spread over them: `zipf:ALPHA`, `uniform`, `scan` or `normal`. Default
-    /// `zipf:0.99`.
+    /// Distribution of reads and writes over the keys: `zipf:ALPHA`, `uniform`, `scan` or `normal`.
+    /// Default `zipf:0.99`.
     pub popularity: Popularity,
     /// The share of requests that write. Default 0.
     pub writes: f64,
@@ -71,7 +71,7 @@ pub struct TraceSource {
     pub requests: usize,
     /// Key and value, in bytes, if the trace does not state them.
     pub default_size: u32,
-    /// How often it is replayed, after which the tenant is silent; 0 = again and again.
+    /// Number of replays, after which the tenant is silent; 0 = again and again.
     pub passes: u32,
     /// The length of one unit of the trace's times, in nanoseconds: requests come at these times,
     /// and items expire as the trace says. `None`: requests come as clients send them, and nothing
@@ -141,19 +141,19 @@ impl ItemCost {
     }
 }
 
-/// How a tenant sends.
+/// The load of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
     /// Clients that each wait for the answer, think, and send again.
     Closed {
-        /// How many.
+        /// Number of clients.
         clients: u32,
         /// For how long each thinks, in milliseconds, exponentially distributed; 0 = not at all.
         think_ms: f64,
     },
     /// Requests that arrive whatever became of earlier ones, at random (Poisson).
     Open {
-        /// How many per second.
+        /// Requests per second.
         rate_per_sec: f64,
     },
     /// Requests that arrive at the times of a trace.
@@ -164,7 +164,7 @@ pub enum Load {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Change {
-    /// When, in seconds of virtual time.
+    /// Time of the change, in seconds of virtual time.
     pub at_secs: f64,
     /// Another number of keys; the most popular ones stay the same.
     pub keys: Option<u64>,
@@ -187,7 +187,7 @@ pub struct Tenant {
     pub name: String,
     /// The source of its requests.
     pub source: Source,
-    /// How it sends.
+    /// Load of the tenant.
     pub load: Load,
     /// The changes over time.
     pub changes: Vec<Change>,
@@ -286,7 +286,7 @@ pub struct Resource {
     pub cost: Cost,
     /// The amount for all tenants together, in units per second.
     pub total_per_sec: f64,
-    /// How its limits are held. Default `token-bucket`.
+    /// Limiter that enforces the tenant's limits. Default `token-bucket`.
     #[serde(default)]
     pub limiter: LimiterKind,
 }
@@ -298,7 +298,7 @@ impl Resource {
     }
 }
 
-/// How times are distributed.
+/// The distribution of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spread {
@@ -313,14 +313,14 @@ pub enum Spread {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Backend {
-    /// How long it takes for an answer, in milliseconds. Default 5.
+    /// Latency of an answer, in milliseconds. Default 5.
     pub latency_ms: f64,
-    /// How that time is distributed. Default `fixed`.
+    /// Distribution of that time. Default `fixed`.
     pub spread: Spread,
-    /// How many requests it works on at a time, for all tenants; 0 = any number. Default 0.
+    /// Number of requests in service at a time, for all tenants; 0 = any number. Default 0.
     pub concurrency: u32,
-    /// How long a request and its answer are on the way between client and cache, both together and
-    /// with the work of the cache, in milliseconds. Default 0.2.
+    /// Time of a request and its answer between client and cache, both together and with the work
+    /// of the cache, in milliseconds. Default 0.2.
     pub round_trip_ms: f64,
 }
 
@@ -330,7 +330,7 @@ impl Default for Backend {
     }
 }
 
-/// How a decision is brought about.
+/// The manner in which a decision is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Apply {
@@ -354,13 +354,13 @@ pub enum Apply {
 pub struct Control {
     /// The time between decisions, in seconds. Default 20.
     pub interval_secs: f64,
-    /// How many intervals back a decision looks. Default 3.
+    /// Number of past intervals on which a decision is based. Default 3.
     pub window: usize,
-    /// How a decision is brought about. Default `rounds`.
+    /// Manner in which a decision is applied. Default `rounds`.
     pub apply: Apply,
     /// The most memory that a tenant gets or gives in a round. Default 16MiB.
     pub chunk: ByteSize,
-    /// How often it is looked whether receivers are warm, in seconds. Default 0.5.
+    /// Interval between two checks whether receivers are warm, in seconds. Default 0.5.
     pub poll_secs: f64,
     /// The sample of keys from which curves are learnt: one in this many. Default 8.
     pub sample_one_in: u32,
@@ -395,7 +395,7 @@ pub struct Scenario {
     pub memory: ByteSize,
     /// The memory that an object takes besides key and value.
     pub item_cost: ItemCost,
-    /// How caches evict.
+    /// Eviction policy of the caches.
     pub eviction: Eviction,
     /// True if written objects enter the cache.
     pub admit_writes: bool,

@@ -228,7 +228,7 @@ fn an_allocation_that_is_hardly_better_is_not_applied() {
     view.pools[1].min_request_rate = 2450.0;
     assert!(hare.decide(&view).after[1].throughput >= 2450.0 * (1.0 - 1e-6), "a promise is kept at once");
     view.pools[1].min_request_rate = 0.0;
-    // 4 % less of the working set is no reason to move anything; a quarter is.
+    // 4 % less of the working set doesn't justify a move; a quarter is.
     view.pools[1].curve = uniform(7700 * MB).into();
     assert!(hare.decide(&view).moves.is_empty());
     view.pools[1].curve = uniform(2500 * MB).into();

@@ -35,7 +35,7 @@ pub struct RunArgs {
     /// Names all random sequences: the same seed gives the same figures
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// How many run at a time [default: one for each processor]
+    /// Number of experiments that run at a time [default: one for each processor]
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
     /// A folder for figures and their points, created if it is missing [default: none are drawn]

@@ -16,7 +16,7 @@ pub struct Expected {
     pub criteria: &'static [&'static str],
     /// True if they are missed whatever the seed and the machine; otherwise they may also pass.
     pub always: bool,
-    /// Why they are missed.
+    /// The reason for the miss.
     pub because: &'static str,
 }
 

@@ -66,7 +66,7 @@ impl Context {
         self.progress.store((share * Self::WHOLE) as u32, Ordering::Relaxed);
     }
 
-    /// How much is done, from 0 to 1.
+    /// Returns the share of the work that is done, from 0 to 1.
     pub fn share_done(&self) -> f64 {
         f64::from(self.progress.load(Ordering::Relaxed)) / Self::WHOLE
     }

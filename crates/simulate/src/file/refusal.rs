@@ -4,7 +4,7 @@ use base::suggest::nearest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Why a file is invalid.
+/// The reason why a file is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FileError(String);

@@ -50,7 +50,7 @@ struct Node {
     is_there: bool,
     /// True if the item was hit since it was inserted.
     was_hit: bool,
-    /// When it expires, in seconds; 0 = never.
+    /// Expiry time, in seconds; 0 = never.
     expires: u32,
     /// In which partition and class it is queued.
     side: u8,
@@ -216,7 +216,7 @@ impl Cache {
         self.used_by[owner]
     }
 
-    /// How many objects were evicted so far.
+    /// Returns the number of objects evicted so far.
     pub fn evictions(&self) -> u64 {
         self.evictions
     }

@@ -10,8 +10,8 @@ pub(super) struct Gate {
     limiter: Limiter,
     /// Requests and the units that they need.
     waiting: VecDeque<(u32, f64)>,
-    /// When the first may pass, at which time the world comes back; `None` if none waits, or there
-    /// is no such time.
+    /// Time at which the first may pass, when the world returns to the gate; `None` if none waits,
+    /// or there is no such time.
     due: Option<Nanos>,
 }
 
@@ -42,7 +42,7 @@ impl Gate {
         Some(request)
     }
 
-    /// When to come back for the first, if that is another time than the last call returned.
+    /// Returns the time at which the first may pass, if it differs from the last call's result.
     pub(super) fn new_due(&mut self, now: Nanos) -> Option<Nanos> {
         let due = self.waiting.front().and_then(|&(_, units)| self.limiter.ready_at(now, units));
         if due == self.due {

@@ -1,4 +1,4 @@
-//! How a tenant's miss-ratio curve is learnt in the simulation: by SHARDS on the tenant's own
+//! The learning of a tenant's miss-ratio curve in the simulation: by SHARDS on the tenant's own
 //! requests, at a fixed rate.
 
 use curve::{Estimator, Kind, MissRatioCurve, Point, Shards, Unit};

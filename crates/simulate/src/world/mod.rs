@@ -93,7 +93,7 @@ struct World<'a> {
     /// between the two.
     cliffs: Vec<Option<(u64, u64)>>,
     run: Run,
-    /// When the last interval of the record ended, and how much time was measured, in seconds.
+    /// End of the last interval of the record, and the measured time, in seconds.
     recorded: Nanos,
     measured_secs: f64,
 }

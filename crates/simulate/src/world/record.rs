@@ -35,7 +35,7 @@ pub struct Figures {
 /// An interval of the record.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// When it ended, in seconds.
+    /// End of the interval, in seconds.
     pub at_secs: f64,
     /// The tenants in it.
     pub tenants: Vec<Figures>,
@@ -44,7 +44,7 @@ pub struct Interval {
 /// A round of a migration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Round {
-    /// When it began, in seconds.
+    /// Start of the round, in seconds.
     pub at_secs: f64,
     /// Which migration it belongs to, from 1.
     pub migration: u32,
@@ -59,7 +59,7 @@ pub struct Round {
 /// A decision.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Decided {
-    /// When, in seconds.
+    /// Time of the decision, in seconds.
     pub at_secs: f64,
     /// True if the decision changed anything.
     pub applied: bool,
@@ -67,7 +67,7 @@ pub struct Decided {
     pub memory: Vec<u64>,
     /// The amount of each resource that each tenant should have, in units per second.
     pub resources: Vec<Vec<f64>>,
-    /// Why, in words: of each move of memory; or why nothing was decided.
+    /// Reasons in words: of each move of memory; or why nothing was decided.
     pub reasons: Vec<String>,
     /// Promises that cannot be kept, in words, tenant by tenant.
     pub unmet: Vec<String>,
@@ -88,7 +88,7 @@ pub struct Run {
     pub decisions: Vec<Decided>,
     /// The rounds of migrations.
     pub rounds: Vec<Round>,
-    /// How often each tenant's trace was replayed; `None` for tenants without a trace.
+    /// Number of replays of each tenant's trace; `None` for tenants without a trace.
     pub passes: Vec<Option<f64>>,
     /// The virtual time at which it ended, in seconds.
     pub ended_secs: f64,
@@ -144,7 +144,8 @@ impl Run {
         (0..self.names.len()).map(relative).collect()
     }
 
-    /// How many requests of a tenant were answered by when, from the beginning.
+    /// The number of a tenant's requests that were answered since the start, at the end of each
+    /// interval.
     fn progress(&self, tenant: usize) -> Vec<(f64, f64)> {
         let each = self.intervals.iter().scan(0.0, |sum, interval| {
             *sum += interval.tenants[tenant].requests as f64;
@@ -159,7 +160,7 @@ impl Run {
     }
 }
 
-/// How much of a course has passed by a time, on straight lines between its points.
+/// Interpolates a course linearly at a time.
 fn at(progress: &[(f64, f64)], secs: f64) -> f64 {
     let after = progress.partition_point(|(time, _)| *time < secs).clamp(1, progress.len() - 1);
     let ((t0, n0), (t1, n1)) = (progress[after - 1], progress[after]);

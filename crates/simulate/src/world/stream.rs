@@ -30,7 +30,7 @@ pub struct Operation {
     pub size: u32,
     /// The action.
     pub action: Action,
-    /// How long a written object stays, in seconds; 0 = for ever.
+    /// Lifetime of a written object, in seconds; 0 = for ever.
     pub ttl_secs: u32,
 }
 
@@ -44,9 +44,9 @@ pub struct Trace {
     /// Nanoseconds since the first operation, and lifetimes; empty if times do not count.
     times: Vec<u64>,
     ttls: Vec<u32>,
-    /// How often it is read; 0 = again and again.
+    /// Number of replays; 0 = again and again.
     passes: u32,
-    /// How many different keys there are.
+    /// Number of different keys.
     pub distinct_keys: u32,
     /// The mean size of keys, each counted once, in bytes.
     pub mean_size: f64,
@@ -116,7 +116,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// How many operations it has.
+    /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
@@ -132,8 +132,8 @@ impl Trace {
         Operation { key: u64::from(self.keys[at]), size: self.sizes[at], action: self.actions[at], ttl_secs }
     }
 
-    /// When an operation comes, in nanoseconds since the beginning, if the trace has times that
-    /// count. After the last one the first comes again, after a mean gap.
+    /// Returns the time of an operation, in nanoseconds since the start, if the trace has times
+    /// that count. After the last operation the first comes again, after a mean gap.
     fn due(&self, drawn: u64) -> Option<u64> {
         let (pass, at) = (drawn / self.len() as u64, (drawn % self.len() as u64) as usize);
         let length = self.times.last()? + self.times.last()? / self.len() as u64 + 1;
@@ -214,7 +214,7 @@ impl Prepared {
         }
     }
 
-    /// How many different keys it asks for.
+    /// Returns the number of different keys that the stream asks for.
     pub fn distinct_keys(&self) -> u64 {
         match self {
             Self::Pattern(pattern) => pattern.keys,
@@ -280,8 +280,8 @@ impl Stream {
         }
     }
 
-    /// When the next operation comes, in nanoseconds since the beginning; `None` if it has no set
-    /// time.
+    /// Returns the time of the next operation, in nanoseconds since the start; `None` if it has no
+    /// set time.
     pub(super) fn due(&self) -> Option<u64> {
         match self {
             Self::Trace { trace, drawn } => trace.due(*drawn),
@@ -289,7 +289,7 @@ impl Stream {
         }
     }
 
-    /// How often a trace was replayed; `None` of other sources.
+    /// Returns the number of replays of a trace; `None` for other sources.
     pub(super) fn passes(&self) -> Option<f64> {
         match self {
             Self::Trace { trace, drawn } => Some(*drawn as f64 / trace.len() as f64),

@@ -129,7 +129,7 @@ impl Tenant {
         sum
     }
 
-    /// How many clients there are.
+    /// Returns the number of clients.
     pub(super) fn clients(&self) -> u32 {
         match self.load {
             Load::Closed { clients, .. } => clients,
@@ -137,7 +137,7 @@ impl Tenant {
         }
     }
 
-    /// How long a client thinks before its next request.
+    /// Draws the time that a client thinks before its next request.
     pub(super) fn think(&mut self) -> Nanos {
         match self.load {
             Load::Closed { think_ms, .. } if think_ms > 0.0 => exponential(&mut self.rng, think_ms / 1e3),
@@ -145,7 +145,7 @@ impl Tenant {
         }
     }
 
-    /// How long until the next arrival; `None` if there is none.
+    /// Draws the time until the next arrival; `None` if there is none.
     pub(super) fn gap(&mut self, now: Nanos) -> Option<Nanos> {
         if self.stream.has_ended() {
             return None;

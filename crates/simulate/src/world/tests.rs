@@ -106,7 +106,7 @@ fn an_open_loop_waits_as_a_queue_does() {
     assert!((figures.p99_ms / quantile(0.99) - 1.0).abs() < 0.1, "{} ms", figures.p99_ms);
 }
 
-/// What comes in faster than it can go out waits, and is refused when too much does.
+/// Requests that arrive faster than they can be served wait, and are refused when too many wait.
 #[test]
 fn an_overload_is_refused_in_the_end() {
     let mut scenario = scenario(0, vec![tenant("a", 1_000, Popularity::Uniform, 1)]);

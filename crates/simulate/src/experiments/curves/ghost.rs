@@ -68,7 +68,8 @@ fn readme() -> [f64; 3] {
     })
 }
 
-/// How many ticks count otherwise than a plain list of keys, the last used at the end, says.
+/// Returns the number of ticks whose count differs from that of a plain list of keys with the last
+/// used at the end.
 fn against_a_list(seed: u64, ticks: &[u64]) -> usize {
     let mut rng = seeded(seed);
     let mut ghost = Ghost::new(Unit::Items, ticks.iter().copied(), 1.0);

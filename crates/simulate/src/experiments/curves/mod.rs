@@ -1,4 +1,4 @@
-//! How well miss-ratio curves are learnt from a stream of requests.
+//! Experiments on the accuracy of miss-ratio curves that are learnt from a stream of requests.
 
 mod answers;
 mod ghost;

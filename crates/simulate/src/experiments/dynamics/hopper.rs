@@ -32,7 +32,7 @@ pub(super) const H8: Experiment = Experiment {
 const KEYS: u64 = 6_000_000 / 64;
 /// A minute of the paper.
 const MINUTE: f64 = 6.0;
-/// When the run ends; the paper's figure has about 20 minutes.
+/// End of the run; the paper's figure has about 20 minutes.
 const END: f64 = 20.0 * MINUTE;
 /// HopperKV's migration chunk, scaled.
 const CHUNK: u64 = (16 << 20) / 64;
@@ -290,7 +290,7 @@ fn told(equal: &Run, hare: &Run, dips: &[Dip], costs: &[f64]) -> Table {
     table
 }
 
-/// How long before and after a migration it is looked how a tenant fares, in seconds.
+/// Time before and after a migration in which a tenant's throughput is compared, in seconds.
 const BEFORE: f64 = 2.0;
 
 /// The tenant that fell most during a migration, and its requests per second.

@@ -27,7 +27,7 @@ pub(super) fn run_prepared(
     runs.collect()
 }
 
-/// When any tenant's workload changes, in seconds, in order.
+/// Times at which any tenant's workload changes, in seconds, in order.
 pub(super) fn changes(scenario: &Scenario) -> Vec<f64> {
     let mut times: Vec<f64> =
         scenario.tenants.iter().flat_map(|tenant| &tenant.changes).map(|change| change.at_secs).collect();

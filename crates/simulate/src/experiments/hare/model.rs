@@ -72,7 +72,7 @@ impl Hopper {
         ]
     }
 
-    /// How often a request reaches the backend.
+    /// Returns the number of visits to the backend per request.
     fn visits(&self) -> Demand {
         let keys = if self.scan { 50.5 } else { 1.0 };
         Demand { fixed: 1.0 - self.reads, on_miss: self.reads * keys }

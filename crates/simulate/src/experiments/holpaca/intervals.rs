@@ -13,7 +13,7 @@ use super::phases::Requests;
 use crate::experiments::{Context, Experiment, OURS};
 use crate::report::{Chart, Criterion, Report, Table};
 
-/// When to decide.
+/// The experiment on the interval between decisions.
 pub(super) const X31: Experiment = Experiment {
     name: "X31",
     paper: OURS,

@@ -41,7 +41,7 @@ pub(super) struct Classes {
     bytes: u64,
     /// Bytes that were ever inserted.
     inserted: u64,
-    /// How often memory moved between classes, and how much had been inserted by the last time.
+    /// Number of moves of memory between classes, and the bytes inserted before the last move.
     moves: (u64, u64),
     /// Classes that do without vacant memory, after one has looked for it in vain.
     vain: u32,
@@ -339,7 +339,7 @@ impl Classes {
     pub(super) const MOST_AT_A_TIME: u64 = SLAB_BYTES as u64;
 }
 
-/// How many of its chunks a class that evicts keeps free in the mean, for the next items: the
+/// Returns the mean number of chunks that a class that evicts keeps free for the next items: the
 /// engine evicts batches (`magazine` there) of one in 128, after the last one is used up or, in
 /// larger classes, ahead of that.
 fn kept_free(chunks: u64) -> u64 {
@@ -350,7 +350,7 @@ fn kept_free(chunks: u64) -> u64 {
 }
 
 impl Class {
-    /// How many chunks a run of the class has.
+    /// Returns the number of chunks in a run of the class.
     fn chunks_of(&self, units: u32) -> u64 {
         u64::from(units) * UNIT_BYTES as u64 / u64::from(self.chunk)
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use evict::PolicyKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// How a simulated cache chooses its victims.
+/// The policy by which a simulated cache chooses its victims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
     /// The least recently used item, exactly: `exact-lru`.

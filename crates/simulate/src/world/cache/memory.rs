@@ -9,7 +9,7 @@
 use super::classes::Classes;
 use super::{Cache, RIGHT};
 
-/// How often other classes are asked for memory for an item that would not be stored.
+/// Most takes of memory from other classes for an item that would otherwise not be stored.
 const MOST_GIVERS: u32 = 64;
 
 impl Cache {
