@@ -1,9 +1,9 @@
-//! Collections in an item: what lists of edits make of one is what they make of std's collections;
-//! and whatever its words are overwritten with, readers and writers come to an end, without a
-//! panic, and at worst say that it is corrupt.
+//! Collections in an item: lists of edits have the same result as on the collections of std; and
+//! after any overwriting of their words, readers and writers return, without a panic, and at worst
+//! report corruption.
 //!
-//! The first byte of the input chooses the kind, the second how much of the rest are edits. What is
-//! left is damage.
+//! The first byte of the input chooses the kind, the second the share of the rest that are edits.
+//! The remaining bytes are damage.
 
 #![no_main]
 
@@ -162,7 +162,7 @@ fn scanned(collection: &Collection<'_>) -> Option<Vec<Member>> {
     }
 }
 
-/// What a view shows, of a collection that may be corrupt.
+/// Reads a view of a collection that may be corrupt.
 fn look<R>(collection: &Collection<'_>, look: impl Fn(View<'_>) -> Result<R, Corrupt>) -> Option<R> {
     match collection.read(look) {
         Ok(seen) => seen.map(|(_, seen)| seen),

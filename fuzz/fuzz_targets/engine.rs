@@ -23,12 +23,12 @@ use millpond::{
 };
 
 thread_local! {
-    /// Whether a panic of the engine itself is in order.
+    /// True while a panic of the engine itself is allowed.
     static MAY_PANIC: Cell<bool> = const { Cell::new(false) };
-    /// What the embedder's hooks use, and what they do next.
+    /// The caches that the embedder's hooks use; `MOOD` chooses their next calls.
     static CACHES: RefCell<Vec<Cache>> = const { RefCell::new(Vec::new()) };
     static MOOD: Cell<u8> = const { Cell::new(0) };
-    /// How often they may yet panic as they are asked what may leave.
+    /// Number of panics still to come in the hook that is asked which items may be evicted.
     static PANICS_LEFT: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -39,7 +39,7 @@ const MOST_PANICS: u32 = 1_000;
 const STAMP: usize = size_of::<u64>();
 const LENGTHS: [usize; 8] = [8, 100, 900, 5_000, 60_000, 250_000, 1_000_000, 4_000_000];
 
-/// What a value says of itself.
+/// The stamp at the start of a value.
 fn stamp(cache: usize, pool: u16, key: u8) -> [u8; STAMP] {
     let mut stamp = *b"?????val";
     stamp[0] = cache as u8;
@@ -127,7 +127,7 @@ impl Lifecycle for Hooks {
 
 struct Pool {
     id: PoolId,
-    /// What its values say.
+    /// Number of the pool in the stamps of its values.
     serial: u16,
     own_keys: bool,
 }
@@ -575,7 +575,7 @@ impl<'c> World<'c> {
         }
         self.caches.iter().for_each(|cache| cache.validate());
         let (caches, pools) = (self.caches, std::mem::take(&mut self.pools));
-        // What is told of the ends of items uses the caches.
+        // The lifecycle hooks use the caches.
         drop(self);
         for (cache, pools) in caches.into_iter().zip(pools) {
             cache.validate();

@@ -18,7 +18,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(support::seen(sent, 1, false), whole);
     let step = usize::from(choice) % 64 + 1;
     assert_eq!(support::seen(sent, step, false), whole);
-    // What is left over then are not bytes of a buffer.
+    // The remainder is then not the bytes of a buffer.
     assert_eq!(support::seen(sent, step, true).0, whole.0);
     if let Ok(Some((answer, len))) = Answer::read(sent) {
         assert!(len <= sent.len());

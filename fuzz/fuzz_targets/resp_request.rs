@@ -9,7 +9,7 @@
 use libfuzzer_sys::fuzz_target;
 use millpond_protocol::resp::{Limits, Parse, Parser, reply};
 
-/// What came of a stream.
+/// The events of a stream.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
     Request(Vec<Vec<u8>>),

@@ -13,7 +13,7 @@ use server::config::load::unsurveyed;
 use crate::admin_tls;
 use crate::serve::ServeArguments;
 
-/// How long an answer may take.
+/// Longest time in which the server must answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The address and credentials for the admin server.

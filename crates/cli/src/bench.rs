@@ -28,8 +28,8 @@ pub(crate) enum BenchCommand {
     /// Serve a mixed load for hours while tenants, limits, certificates and processes change, and
     /// check every answer
     Soak(SoakArgs),
-    /// Besiege a server of our own in every way that clients have, and show what another tenant
-    /// sees of it
+    /// Attack a server of our own in every way that clients have, and show the effect on another
+    /// tenant
     Siege(SiegeArgs),
     /// Generate a sample trace from published statistics of Twitter's caches
     Generate(GenerateArgs),

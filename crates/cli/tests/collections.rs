@@ -67,7 +67,7 @@ fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-/// What a round writes: of many lengths, so that items grow and shrink.
+/// The value that a round writes: of many lengths, so that items grow and shrink.
 fn value(round: u64) -> String {
     format!("{round}:{}", "x".repeat((mix64(round) % 700) as usize))
 }
@@ -78,7 +78,7 @@ fn round_of(value: &str) -> u64 {
     round.parse().expect("a number")
 }
 
-/// What a round does to a collection, in one command.
+/// The command by which a round changes a collection.
 fn command(key: &str, round: u64) -> Vec<String> {
     match &key[..1] {
         "h" => {
@@ -101,7 +101,7 @@ fn command(key: &str, round: u64) -> Vec<String> {
     }
 }
 
-/// Whether a round takes elements out of a list.
+/// Returns whether a round removes elements from a list.
 fn is_removal(key: &str, round: u64) -> bool {
     key.starts_with('l') && mix64(round).is_multiple_of(3)
 }

@@ -1,5 +1,5 @@
-//! What somebody types in the first minute, and what operators' commands need to reach a server
-//! that asks who they are.
+//! The commands of a first minute, and those of operators against a server that requires
+//! authentication.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -46,14 +46,14 @@ impl Running {
         Self(command.stderr(Stdio::null()).spawn().expect("the server starts"))
     }
 
-    /// Where its admin server is, as `http://IP:PORT`, from what it says first.
+    /// Returns the admin server's address, as `http://IP:PORT`, from the first lines of the output.
     fn admin(&mut self) -> String {
         let greeting = self.greeting();
         let (_, page) = greeting.split_once("metrics: ").expect("an admin server");
         page.split_once("/metrics").expect("its page").0.to_owned()
     }
 
-    /// What it prints until its last line, which says what to try.
+    /// Reads the output up to its last line, which says what to try.
     fn greeting(&mut self) -> String {
         let mut output = BufReader::new(self.0.stdout.take().expect("a pipe"));
         let mut text = String::new();
@@ -141,7 +141,7 @@ fn the_service_manager_is_told() {
         if message.lines().any(|line| line == wanted) {
             return;
         }
-        // Anything but signs of life is out of order.
+        // Only watchdog messages may precede the wanted one.
         assert_eq!(message.trim_end(), "WATCHDOG=1", "while {wanted} is awaited");
     };
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");

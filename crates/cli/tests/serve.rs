@@ -74,7 +74,7 @@ fn ask(client: &mut BufReader<TcpStream>, request: &str) -> String {
     line.trim_end().to_owned()
 }
 
-/// Waits until `condition` holds, and fails the test where it does not come to.
+/// Waits until `condition` holds, and fails the test if it doesn't hold in time.
 fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..800 {
         if condition() {
@@ -127,8 +127,8 @@ fn it_says_where_it_listens_and_stops_when_told_to() {
     }
 }
 
-/// The monitor tells of what it does; this process has more resident than these limits, whatever
-/// the cache does.
+/// The monitor logs its actions; this process has more resident than these limits, whatever the
+/// cache does.
 #[test]
 fn the_memory_monitor_is_heard_in_the_log() {
     let limits = ["monitor.mode=resident-memory", "monitor.lower_bytes=1MiB", "monitor.upper_bytes=5MiB"];

@@ -1,4 +1,5 @@
-//! A short siege: the server withstands every attack. How fast it stays is measured elsewhere.
+//! A short hostile-load test: the server withstands every attack. Its speed under attack is
+//! measured elsewhere.
 
 use std::process::Command;
 

@@ -39,7 +39,7 @@ impl Running {
         command.args(["--set", "admin.address=127.0.0.1:0", "--set", "telemetry.sample_one_in=1"]);
         command.args(["--set", "telemetry.slow_command_micros=0", "--set", &endpoint]);
         command.args(arguments).env_remove("MILLPOND_CONFIG").env_remove("MILLPOND_LISTEN");
-        // Spans do not go by way of it.
+        // Spans must not go through this proxy.
         command.env("HTTP_PROXY", "http://127.0.0.1:9").env("http_proxy", "http://127.0.0.1:9");
         command.env("OTEL_EXPORTER_OTLP_HEADERS", "x-token=opaque");
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
@@ -220,7 +220,7 @@ fn turns_and_their_commands_reach_a_collector_without_keys() {
 
 #[test]
 fn a_collector_that_does_not_answer_holds_up_no_client() {
-    // Connections come to be, and nobody reads from them.
+    // The kernel accepts connections, and nobody reads from them.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let endpoint = format!("http://{}", silent.local_addr().expect("an address"));
     let server = Running::start(&endpoint, &["--set", "telemetry.timeout_millis=60000"]);

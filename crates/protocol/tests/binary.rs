@@ -61,7 +61,7 @@ proptest! {
         let whole = seen(&input, usize::MAX, false);
         prop_assert_eq!(&seen(&input, 1, false), &whole);
         prop_assert_eq!(&seen(&input, step, false), &whole);
-        // Data that is taken as it comes makes the same requests; what is left over then are not
+        // Data that is taken as it comes makes the same requests; the remainder is then not the
         // bytes of a buffer.
         prop_assert_eq!(&seen(&input, step, true).0, &whole.0);
     }

@@ -1,5 +1,5 @@
-//! What is written down of commands outside of the table agrees with it: `docs/resp-commands.md`
-//! and the fuzzer's dictionary are what the rows make.
+//! The documents of commands outside of the table agree with the table: `docs/resp-commands.md` and
+//! the fuzzer's dictionary are generated from its rows.
 //!
 //! `MILLPOND_BLESS=1 cargo test -p millpond-protocol --test documented` writes them anew.
 

@@ -193,7 +193,7 @@ proptest! {
         }
     }
 
-    /// What a server composes, a client reads.
+    /// A client reads everything that a server composes.
     #[test]
     fn composed_answers_are_read(key in key(), data in value(), client_flags: u32, cas: Option<u64>, cuts in cuts()) {
         let mut out = Vec::new();

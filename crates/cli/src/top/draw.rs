@@ -23,7 +23,7 @@ pub(super) struct Known {
     pub(super) address: String,
     pub(super) before: Option<Sample>,
     pub(super) now: Option<Sample>,
-    /// Why the last question was not answered, if it was not.
+    /// The reason why the last question was not answered, if it was not.
     pub(super) trouble: Option<String>,
 }
 

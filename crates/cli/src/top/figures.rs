@@ -74,7 +74,7 @@ impl<'a> Pair<'a> {
         Self { before: before.filter(is_earlier), now }
     }
 
-    /// How much a second a counter grew.
+    /// Returns the growth of a counter per second.
     fn rate(self, of: impl Fn(&Sample) -> Option<u64>) -> Option<f64> {
         let before = self.before?;
         let secs = (self.now.monotonic_nanos - before.monotonic_nanos) as f64 * 1e-9;

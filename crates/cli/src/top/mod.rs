@@ -32,7 +32,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 pub(crate) struct TopArguments {
     #[command(flatten)]
     admin: AdminArguments,
-    /// How often the server is asked.
+    /// Interval at which the server is asked.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
     /// Print one frame as text, of one interval, and exit; the default if standard output is not a

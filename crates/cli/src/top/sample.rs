@@ -15,7 +15,7 @@ pub(super) struct Sample {
     pub(super) version: String,
     pub(super) pid: u64,
     pub(super) uptime_secs: u64,
-    /// When it was taken, by a clock that only goes forward while the server runs.
+    /// Time of the sample, by a clock that only goes forward while the server runs.
     pub(super) monotonic_nanos: u64,
     pub(super) threads: u64,
     pub(super) connections: u64,
@@ -24,7 +24,7 @@ pub(super) struct Sample {
     pub(super) memory_bytes: BTreeMap<String, u64>,
     /// The file system that the cache lies in, if there is one.
     pub(super) shared_memory: Option<SharedMemory>,
-    /// How long requests take, by protocol.
+    /// Latency of requests, by protocol.
     pub(super) requests: BTreeMap<String, Timed>,
     pub(super) slow_requests: u64,
     pub(super) listeners: Vec<Listener>,
@@ -147,8 +147,8 @@ impl Sample {
 }
 
 impl Class {
-    /// How long the next victim has not been used, or, if the policy does not know that, the age of
-    /// the oldest item.
+    /// Returns the time since the next victim was used, or, if the policy doesn't record that, the
+    /// age of the oldest item.
     pub(super) fn age_secs(&self) -> Option<u64> {
         self.tail_age_secs.or_else(|| self.queues.iter().filter_map(|queue| queue.age_secs).max())
     }

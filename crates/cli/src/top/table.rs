@@ -259,7 +259,7 @@ fn curves(sample: &Sample) -> Vec<Vec<Entry>> {
     known.map(row).collect()
 }
 
-/// How a view is looked at.
+/// The display of a view: its sort order and its scroll position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) view: View,
@@ -289,7 +289,7 @@ impl Look {
         self.scrolled = self.scrolled.saturating_add_signed(rows);
     }
 
-    /// How many lines the whole table takes.
+    /// Returns the height of the whole table in lines.
     pub(super) fn height(&self, pair: Pair<'_>, sample: &Sample) -> u16 {
         let rows = self.view.rows(pair, sample).len().max(1);
         u16::try_from(rows + 1).unwrap_or(u16::MAX)

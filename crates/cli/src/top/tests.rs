@@ -1,4 +1,4 @@
-//! What is drawn, in terminals of several sizes, and what keys change.
+//! Tests of the frames in terminals of several sizes, and of the keys.
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

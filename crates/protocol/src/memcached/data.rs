@@ -25,13 +25,13 @@ pub struct DataBlock {
 pub struct DataPart<'a> {
     /// The data in it, to be appended to what came before.
     pub data: &'a [u8],
-    /// How many bytes of the input to drop.
+    /// Number of bytes of the input to drop.
     pub consumed: usize,
-    /// How far the block is after this piece.
+    /// State of the block after this piece.
     pub state: DataState,
 }
 
-/// How far a [`DataBlock`] is.
+/// The state of a [`DataBlock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataState {
     /// This many bytes are missing, line end included.
@@ -79,7 +79,7 @@ impl DataBlock {
         DataPart { data, consumed, state: self.state() }
     }
 
-    /// How far it is.
+    /// Returns the state of the block.
     pub const fn state(&self) -> DataState {
         match (self.data_left.saturating_add(self.end_left), self.good) {
             (0, true) => DataState::Good,

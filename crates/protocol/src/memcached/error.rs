@@ -135,7 +135,7 @@ impl std::fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
-/// Why a request was refused, and how to go on.
+/// The reason why a request was refused, and how to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The error to answer with.

@@ -8,7 +8,7 @@ pub const RELATIVE_EXPTIME_MAX_SECS: i64 = 60 * 60 * 24 * 30;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Exptime(pub i64);
 
-/// When an item expires.
+/// The expiry time of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Expiry {
     /// Not by age.

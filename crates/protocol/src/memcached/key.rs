@@ -75,7 +75,9 @@ impl<'a> Key<'a> {
     /// ```
     /// use millpond_protocol::memcached::{KeyBuf, Limits, Parse, Parser, Request};
     /// let mut parser = Parser::new(Limits::default());
-    /// let Parse::Request { request: Request::Meta(get), .. } = parser.parse(b"mg bWlsbCBwb25k b v\r\n") else {
+    /// let Parse::Request { request: Request::Meta(get), .. } =
+    ///     parser.parse(b"mg bWlsbCBwb25k b v\r\n")
+    /// else {
     ///     panic!("a well-formed meta get");
     /// };
     /// assert_eq!(get.key.bytes(&mut KeyBuf::default()), b"mill pond");

@@ -22,7 +22,9 @@
 //! use millpond_protocol::memcached::{Limits, Parse, Parser, Reply, Request};
 //!
 //! let mut parser = Parser::new(Limits::default());
-//! let Parse::Request { request: Request::Get(get), consumed } = parser.parse(b"get a b\r\nquit\r\n") else {
+//! let Parse::Request { request: Request::Get(get), consumed } =
+//!     parser.parse(b"get a b\r\nquit\r\n")
+//! else {
 //!     panic!("a whole line is a whole request");
 //! };
 //! assert_eq!(get.keys.collect::<Vec<_>>(), [b"a", b"b"]);

@@ -39,7 +39,7 @@ pub enum Parse<'a> {
         header: StoreHeader<'a>,
         /// Its length in bytes.
         header_len: usize,
-        /// How many bytes of the data and its line end are not in the buffer yet; never 0.
+        /// Number of bytes of the data and its line end that are not in the buffer yet; never 0.
         missing: usize,
     },
     /// A storage command whose item is larger than the limit. Its data is skipped by the parses
@@ -57,14 +57,14 @@ pub enum Parse<'a> {
     },
     /// A request that cannot be carried out.
     Refused {
-        /// Why, and how to go on.
+        /// The reason, and how to continue.
         refusal: Refusal,
-        /// How many bytes to drop. All of them if the connection is to be closed.
+        /// Number of bytes to drop. All of them if the connection is to be closed.
         consumed: usize,
     },
     /// Data of a request that was refused; there is nothing to answer.
     Skipped {
-        /// How many bytes to drop; never 0.
+        /// Number of bytes to drop; never 0.
         consumed: usize,
     },
 }
@@ -143,7 +143,8 @@ impl Parser {
         &self.limits
     }
 
-    /// How many bytes of a refused data block are still to come and to be dropped.
+    /// Returns the number of bytes of a refused data block that are still to arrive and to be
+    /// dropped.
     pub const fn skipping(&self) -> usize {
         self.skip
     }

@@ -310,9 +310,9 @@ pub fn meta_debug(out: &mut Vec<u8>, facts: &DebugFacts<'_>) {
 pub struct DumpFacts<'a> {
     /// The bytes of the key.
     pub key: &'a [u8],
-    /// When the item expires, Unix seconds; `None` = never.
+    /// Expiry time of the item, Unix seconds; `None` = never.
     pub expires_at: Option<u32>,
-    /// When it was last found, Unix seconds.
+    /// Time of the last hit, Unix seconds.
     pub last_access: u32,
     /// Compare-and-swap token.
     pub cas: u64,

@@ -27,7 +27,7 @@ pub enum Request<'a> {
     /// `flush_all`: removes everything that is stored before the delay has passed. 0 and less is
     /// now.
     FlushAll {
-        /// When, by the rules of expiration times.
+        /// Delay of the flush, by the rules of expiration times.
         delay: Exptime,
         /// Do not answer.
         noreply: bool,
@@ -38,7 +38,7 @@ pub enum Request<'a> {
     Version,
     /// `verbosity`.
     Verbosity {
-        /// How much to log; memcached knows 0 to 2 and takes more for 2.
+        /// Level of logging; memcached has 0 to 2 and takes more for 2.
         level: u32,
         /// Do not answer.
         noreply: bool,
@@ -112,7 +112,7 @@ impl fmt::Debug for Keys<'_> {
     }
 }
 
-/// How a storage command treats a value that already exists.
+/// The effect of a storage command on a value that already exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StoreCommand {
     /// Replaces it.
@@ -140,7 +140,7 @@ pub struct StoreHeader<'a> {
     /// The number that the client gets back with the value. memcached and Millpond keep the low 32
     /// bits of it.
     pub client_flags: u32,
-    /// When the item expires.
+    /// Expiry time of the item.
     pub exptime: Exptime,
     /// The compare-and-swap token: always there with [`StoreCommand::Cas`], possibly there with the
     /// others through `ms`.
@@ -250,11 +250,11 @@ pub struct MetaRequest<'a> {
     pub command: MetaCommand,
     /// Of which item.
     pub key: Key<'a>,
-    /// How.
+    /// Flags of the request.
     pub flags: MetaFlags<'a>,
 }
 
-/// How to stop.
+/// The manner of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ShutdownMode {
     /// Now.

@@ -127,7 +127,7 @@ pub enum ParsedResponse<'a> {
     Invalid(ResponseError),
 }
 
-/// Why the bytes are not a valid response.
+/// The reason why the bytes are not a valid response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResponseError {
     /// A line is longer than [`ResponseLimits::max_line_bytes`].

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a connection's bytes cannot be read any further. The texts are those of Redis 7.0.
+/// The reason why a connection's bytes can't be read any further. The texts are those of Redis 7.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     /// A line of words is longer than the limit, or has no end within it.

@@ -77,7 +77,7 @@ fn class(rest: &[u8], byte: u8) -> (bool, &[u8]) {
 mod tests {
     use super::*;
 
-    /// What a redis-server 7.0.15 was seen to match.
+    /// Matches and mismatches as observed in redis-server 7.0.15.
     #[test]
     fn patterns_match_as_in_redis() {
         for (pattern, text, expected) in [

@@ -89,7 +89,7 @@ pub struct PendingBulk {
     pub len: usize,
     /// The offset at which its data begins.
     pub start: usize,
-    /// How many arguments come behind it.
+    /// Number of arguments behind it.
     pub behind: usize,
 }
 

@@ -11,8 +11,8 @@ pub(crate) fn small_limits() -> Limits {
     Limits { max_item_bytes: 200, ..Limits::default() }
 }
 
-/// What all of `input` comes to, cut into pieces of `step` bytes: every parse as text, and what was
-/// left.
+/// Parses `input`, cut into pieces of `step` bytes. Returns every parse as text, and the number of
+/// bytes that remain.
 pub(crate) fn seen(input: &[u8], step: usize, take_data: bool) -> (Vec<String>, usize) {
     let mut parser = Parser::new(small_limits());
     let (mut events, mut buffer) = (Vec::new(), Vec::new());

@@ -6,7 +6,7 @@ use millpond_protocol::memcached::{
     Request, ShutdownMode, StoreCommand, StoreHeader, WireError, reply,
 };
 
-/// What an empty memcached answers to `input`, and whether it closes the connection.
+/// The answer of an empty memcached to `input`, and true if it closes the connection.
 pub(crate) fn answer(input: &[u8], limits: &Limits) -> (Vec<u8>, bool) {
     let mut parser = Parser::new(limits.clone());
     let (mut out, mut rest) = (Vec::new(), input);

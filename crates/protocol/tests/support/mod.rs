@@ -1,4 +1,4 @@
-//! What the property tests, the wire tests and the fuzz targets share: a connection that cuts its
+//! Support for the property tests, the wire tests and the fuzz targets: a connection that cuts its
 //! input as told, and oracles that must hold for every input. Only the public interface is used.
 
 #![allow(dead_code, reason = "every user needs a part of it")]
@@ -19,7 +19,7 @@ pub(crate) fn small_limits() -> Limits {
     }
 }
 
-/// What a connection does with a storage command whose data has not all arrived.
+/// The handling of a storage command whose data has not all arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Data {
     /// Waits in the buffer.
@@ -28,7 +28,7 @@ pub(crate) enum Data {
     Take,
 }
 
-/// All that a connection saw, as text, and what is left over.
+/// All events of a connection, as text, and the number of bytes that remain.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub events: Vec<String>,
@@ -152,7 +152,7 @@ fn pieces<'a>(input: &'a [u8], cuts: &'a [usize]) -> impl Iterator<Item = &'a [u
     })
 }
 
-/// What every request promises.
+/// Checks the promises of every request.
 pub(crate) fn check_request(request: &Request<'_>) {
     match request {
         Request::Get(get) => {
@@ -225,7 +225,8 @@ fn again_as(request: &Request<'_>) -> String {
     format!("{:?} {flags:?} {data:?}", StoreHeader { meta: None, ..*header })
 }
 
-/// Reads answers in pieces; gives what was read as text, the error if any, and what is left over.
+/// Reads answers in pieces; returns them as text, the error if any, and the number of bytes that
+/// remain.
 pub(crate) fn responses(input: &[u8], cuts: &[usize]) -> (Vec<String>, usize) {
     let mut parser = ResponseParser::new(ResponseLimits { max_line_bytes: 400, max_value_bytes: 1_000 });
     let mut buffer: Vec<u8> = Vec::new();

@@ -41,7 +41,7 @@ impl Frame<'_> {
 pub struct Answer<'a> {
     /// The fields repeated from its request.
     pub head: Head,
-    /// How it went: see [`super::Status`].
+    /// Result of the request: see [`super::Status`].
     pub status: u16,
     /// The item's token, if it has something to say of one.
     pub cas: u64,

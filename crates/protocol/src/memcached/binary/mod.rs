@@ -141,7 +141,7 @@ pub enum Request<'a> {
     Arithmetic(Arithmetic<'a>),
     /// Flush: removes everything that is stored before the delay has passed. 0 is now.
     Flush {
-        /// When, by the rules of expiration times.
+        /// Delay of the flush, by the rules of expiration times.
         delay: Exptime,
     },
     /// No operation: answers, and so ends a series of quiet requests.

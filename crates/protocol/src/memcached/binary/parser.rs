@@ -37,7 +37,7 @@ pub enum Parse<'a> {
         store: Store<'a>,
         /// Length of header, extras and key in bytes.
         header_len: usize,
-        /// How many bytes of the data are not in the buffer yet; never 0.
+        /// Number of bytes of the data that are not in the buffer yet; never 0.
         missing: usize,
     },
     /// A storage request whose item is larger than the limit: to be answered with
@@ -51,19 +51,19 @@ pub enum Parse<'a> {
     },
     /// A request that cannot be carried out.
     Refused {
-        /// Why, and how to go on.
+        /// The reason, and how to continue.
         refusal: Refusal,
-        /// How many bytes to drop. All of them if the connection is to be closed.
+        /// Number of bytes to drop. All of them if the connection is to be closed.
         consumed: usize,
     },
     /// The rest of a request that was refused; there is nothing to answer.
     Skipped {
-        /// How many bytes to drop; never 0.
+        /// Number of bytes to drop; never 0.
         consumed: usize,
     },
 }
 
-/// Why a request was refused, and how to go on.
+/// The reason why a request was refused, and how to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The error response to send; `None` if the bytes are not a request at all.
@@ -148,7 +148,7 @@ impl Parser {
         &self.limits
     }
 
-    /// How many bytes of a refused request are still to come and to be dropped.
+    /// Returns the number of bytes of a refused request that are still to arrive and to be dropped.
     pub const fn skipping(&self) -> usize {
         self.skip
     }

@@ -25,7 +25,8 @@ pub enum Cost {
     Report,
 }
 
-/// When a request asks for few entries, which are found without looking at the others.
+/// The requests of a command that ask for few entries, which are found without looking at the
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Few {
     /// Never.

@@ -51,7 +51,7 @@ impl Subcommand {
     }
 }
 
-/// Why a request of a command with subcommands is not valid.
+/// The reason why a request of a command with subcommands is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadSubcommand {
     /// No subcommand has the name.

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What came of a stream, without what was dropped or empty.
+/// The events of a stream, without arguments that were dropped or requests that are empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Heard {
     Request(Vec<Vec<u8>>),
@@ -79,7 +79,7 @@ fn requests_of_both_forms_are_read() {
     assert_eq!(one(b"*1\r\n$4\r\nPI"), []);
 }
 
-/// What was searched of a request without arguments is not taken off the next.
+/// The search position of a request without arguments doesn't carry over to the next request.
 #[test]
 fn what_comes_after_nothing_is_read_from_its_beginning() {
     let sent = b"*0\r\n\n*1\r\n$1\r\na\r\n*0\r\n\nPING\r\n";
