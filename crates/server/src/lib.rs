@@ -8,7 +8,7 @@
 //!   crate: [`memcached`] and [`resp`].
 //! - `admin`: HTTP for operators and for Prometheus.
 //! - `preflight`, `open`: checking and opening files and addresses.
-//! - `server`, `run`: starting, stopping; signals. `maintain`: the thread that tends the cache.
+//! - `server`, `run`: starting, stopping; signals. `maintain`: the thread that maintains the cache.
 //!   `activation`, `notify`: the interface to a service manager.
 //!
 //! The settings, rules of access as data and the errors of the server are a crate of their own,

@@ -1,4 +1,4 @@
-//! Who may ask the admin server, and what it answers to others.
+//! The access to the admin server, and its answers to clients without access.
 
 mod support;
 
@@ -60,7 +60,7 @@ fn no_page_is_shown_by_another_name_or_to_another_page() {
     assert_eq!(ask(&server, "GET", "/healthz", "Host: anything\r\n").0, 200);
 }
 
-/// What a page may send without being asked first changes nothing.
+/// A request that a web page may send without a preflight changes nothing.
 #[test]
 fn what_changes_something_cannot_be_sent_by_a_form() {
     let server = Server::start(config()).expect("a server");

@@ -18,7 +18,7 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../dashboards")
 }
 
-/// What a server tells: the names of its metrics, and the labels of those that have lines now.
+/// The names of a server's metrics, and the labels of those that have lines now.
 struct Told {
     names: BTreeSet<String>,
     labels: BTreeMap<String, BTreeSet<String>>,
@@ -60,7 +60,7 @@ impl Told {
         told
     }
 
-    /// What is wrong with an expression.
+    /// Lists the metrics and labels of an expression that the server doesn't have.
     fn missing(&self, expression: &str) -> Vec<String> {
         let mut missing = Vec::new();
         let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';

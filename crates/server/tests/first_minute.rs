@@ -1,4 +1,4 @@
-//! The first minute: a server without any configuration, and whoever comes to it.
+//! The first minute: a server without any configuration, and the clients that connect to it.
 
 mod support;
 
@@ -6,7 +6,7 @@ use millpond_server::config::{Address, Auto, ListenerConfig, Protocol};
 use millpond_server::{Config, ErrorKind, Server};
 use support::{Client, address, config, get_page, tcp};
 
-/// What is there without a configuration, on free ports.
+/// The default configuration, on free ports.
 fn usual() -> Config {
     let mut config = Config { listeners: Config::default().listeners, ..config() };
     config.listeners.iter_mut().for_each(|listener| listener.address = Address::loopback(0));
@@ -69,7 +69,7 @@ fn a_usual_port_that_is_taken_is_done_without_and_others_are_not() {
     let names: Vec<String> = server.addresses().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["main"]);
     assert_eq!(Client::connect(address(&server)).ask("PING\r\n"), "+PONG");
-    // That one is not there is nothing that a reload has to tell of.
+    // A reload doesn't report the missing listener as a change.
     assert_eq!(server.reload(&config).expect("a reload"), []);
     server.stop();
 
@@ -110,7 +110,7 @@ fn without_the_usual_address_there_is_no_admin_server_and_one_that_is_set_is_nee
             (Some(_), Err(_)) => {}
             (None, _) => {
                 assert_eq!(Client::connect(address(&server)).ask("mn\r\n"), "MN");
-                // That there is none is nothing that a reload has to tell of.
+                // A reload doesn't report the missing admin server as a change.
                 assert_eq!(server.reload(&config).expect("a reload"), []);
                 break;
             }

@@ -60,7 +60,7 @@ fn http_requests_are_closed_before_anything_is_carried_out() {
     }
 }
 
-/// Whether the key of [`request`] is there.
+/// Returns whether the key of [`request`] is stored.
 fn stored(server: &Server, protocol: Protocol) -> String {
     let mut client = Client::connect(address(server));
     let is_there = match protocol {
@@ -70,7 +70,7 @@ fn stored(server: &Server, protocol: Protocol) -> String {
     (if is_there { "yes" } else { "no" }).to_owned()
 }
 
-/// A head in which another line comes first, of a client that is no browser, ends at `Host:`.
+/// A head in which another line comes first, of a client that isn't a browser, ends at `Host:`.
 #[test]
 fn a_host_header_closes_the_connection_whatever_came_before() {
     for protocol in PROTOCOLS {

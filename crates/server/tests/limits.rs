@@ -1,5 +1,5 @@
-//! What a client may make grow is bounded, each bound is told and counted, and a slow or hostile
-//! client harms itself only.
+//! The bounds of everything that a client may make grow: each is reported and counted, and a slow
+//! or hostile client harms itself only.
 
 mod support;
 
@@ -90,8 +90,7 @@ fn a_client_that_does_not_read_is_not_read_from() {
     assert_eq!(other.ask("mg big s\r\n"), "HD s900000", "the time-out is for the stalled one alone");
 }
 
-/// What was asked for is all sent once the client reads, however often the output was full in
-/// between.
+/// All replies are sent once the client reads, however often the output was full in between.
 #[test]
 fn a_client_that_reads_late_gets_everything() {
     let mut config = config();

@@ -1,5 +1,5 @@
-//! Commands that take long, where several tenants share a worker: they are carried out apart, and
-//! nobody notices but by the time.
+//! Slow commands of several tenants that share a worker: they are carried out apart, and only their
+//! time shows it.
 
 mod support;
 
@@ -130,8 +130,8 @@ fn who_is_alone_waits_for_nobody() {
     assert_eq!(handed_over(&server, "neighbour"), 0);
 }
 
-/// Both tenants have commands that take long, commands that must not be interleaved, and others,
-/// from several connections at once.
+/// Both tenants have slow commands, commands that must not be interleaved, and others, from several
+/// connections at once.
 #[test]
 fn all_kinds_of_commands_at_once_are_all_answered() {
     let server = std::sync::Arc::new(Server::start(two(2)).expect("a server"));
@@ -175,8 +175,8 @@ fn all_kinds_of_commands_at_once_are_all_answered() {
     assert_eq!(server.connections_by_worker().len(), 2);
 }
 
-/// Where the memory for connections is spent, those whose command is under way are closed as others
-/// are, and what they held is given back.
+/// If the memory for connections is spent, those whose command is under way are closed as others
+/// are, and the memory that they held is given back.
 #[test]
 fn connections_whose_command_is_under_way_pay_for_memory_as_others_do() {
     let limit = 1 << 20;

@@ -266,7 +266,7 @@ fn stopping_answers_what_has_arrived() {
     assert!(TcpStream::connect(place).is_err(), "nobody listens any more");
 }
 
-/// What connections are charged with is given back with them.
+/// The memory that connections are charged with is given back with them.
 #[test]
 fn connections_are_on_the_bill() {
     let server = Server::start(config()).expect("a server");

@@ -26,7 +26,8 @@ fn listener(name: &str, tenant: &str) -> ListenerConfig {
     }
 }
 
-/// Two tenants with a listener each; from that of `shop` one may turn to `blog`, which has database 1.
+/// Two tenants with a listener each; clients of `shop`'s may switch to `blog`, which has database
+/// 1.
 fn two() -> Config {
     let mut config = config();
     config.tenants = vec![tenant("shop"), TenantSettings { databases: vec![1], ..tenant("blog") }];
@@ -80,7 +81,7 @@ fn tenants_do_not_see_each_other() {
     assert!(page.contains(r#""name":"shop""#) && page.contains(r#""tenant":"shop""#), "{page}");
 }
 
-/// What memcached's `stats`, or a kind of them, tell a client.
+/// Reads memcached's `stats`, or a kind of them, as a client.
 fn stats(client: &mut Client, kind: &str) -> BTreeMap<String, String> {
     client.send(format!("stats{kind}\r\n"));
     let lines = std::iter::repeat_with(|| client.line()).take_while(|line| line != "END");
@@ -183,7 +184,7 @@ fn binary_statistics_are_of_the_own_tenant_too() {
     assert!(!seen.contains_key("rusage_user"), "{seen:?}");
 }
 
-/// Where there is one tenant, everybody sees everything.
+/// With a single tenant, every client sees the statistics of the whole server.
 #[test]
 fn statistics_of_a_single_tenant_are_of_the_whole_server() {
     let server = Server::start(config()).expect("a server");
@@ -420,7 +421,7 @@ fn a_hoarder_costs_no_other_tenant_a_connection() {
     assert_eq!(closed("a"), 0);
 }
 
-/// What a tenant's connections hold.
+/// Returns the memory that a tenant's connections hold.
 fn held(server: &Server, tenant: &str) -> u64 {
     metric(server, &format!("millpond_tenant_connection_memory_bytes{{tenant=\"{tenant}\"}}"))
 }
@@ -473,7 +474,7 @@ fn a_hoarder_on_another_worker_makes_room() {
     wait_until("all is given back", || held(&server, "blog") + held(&server, "shop") == 0);
 }
 
-/// What a connection holds is its tenant's of the moment.
+/// The memory of a connection is charged to its current tenant.
 #[test]
 fn what_connections_hold_goes_with_them() {
     let server = Server::start(two()).expect("a server");
@@ -692,7 +693,7 @@ fn a_tenant_without_settings_keeps_its_pool_when_it_gets_some() {
     );
 }
 
-/// Stores so many values of 100,000 bytes under keys that were never used.
+/// Stores `count` values of 100,000 bytes under keys that were never used.
 fn fill(client: &mut Client, count: u32) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let value = "x".repeat(100_000);

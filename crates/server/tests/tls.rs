@@ -65,7 +65,7 @@ impl Authority {
         config
     }
 
-    /// What a client knows, with a certificate or without.
+    /// The TLS configuration of a client, with a certificate or without.
     fn client(&self, own: Option<&str>, versions: &[&'static SupportedProtocolVersion]) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(certificate(&self.file("ca.pem"))).expect("a root");
@@ -151,7 +151,7 @@ fn all_protocols_and_sizes_are_served_in_both_versions() {
         ask(&mut binary, noop, answer);
         // Many small requests and answers, both in as few records as may be.
         ask(&mut text, "mn\r\n".repeat(10_000), "MN\r\n".repeat(10_000));
-        // By now the client has a ticket.
+        // The client already has a ticket.
         ask(&mut connect(address(&server), &client), "mn\r\n", "MN\r\n");
     }
     assert_eq!(metric(&server, &format!("{HANDSHAKES}\"full\"}}")), 6);
@@ -208,7 +208,7 @@ fn requests_may_come_byte_by_byte() {
     assert_eq!(received, answer);
 }
 
-/// What a client would send first, in as many records as it is given bytes for each.
+/// The first message of a client, as its records.
 fn client_hello(client: &Arc<ClientConfig>) -> Vec<u8> {
     let name = ServerName::try_from("localhost").expect("a name");
     let mut tls = ClientConnection::new(Arc::clone(client), name).expect("TLS");

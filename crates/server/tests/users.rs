@@ -1,4 +1,4 @@
-//! Users: who must say who it is, what each may do, and what is never shown.
+//! Users: authentication, permissions, and secrets that are never shown.
 
 mod support;
 
@@ -64,7 +64,7 @@ fn who_has_not_said_who_it_is_may_do_nothing() {
     assert_eq!(resp(&mut client, "GET k"), "-NOAUTH Authentication required.");
     let mut client = Client::connect(address(&server));
     assert_eq!(resp(&mut client, "HELLO 3 AUTH admin sesame"), "%7");
-    // A request that is too long for a stranger.
+    // A request that is too long for an unauthenticated client.
     let mut client = Client::connect(address(&server));
     client.send("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20000\r\n");
     assert_eq!(client.line(), "-ERR Protocol error: invalid bulk length");
@@ -232,7 +232,7 @@ fn memcached_clients_say_who_they_are_by_a_first_set() {
     assert!(binary.is_closed());
 }
 
-/// Whether an answer is there, after a time in which it would have come.
+/// Returns whether an answer has arrived, after a time in which it would have.
 fn has_answer(client: &Client) -> bool {
     base::thread::sleep(Duration::from_millis(50));
     client.stream.set_nonblocking(true).expect("non-blocking");
@@ -421,8 +421,8 @@ fn rules_change_under_memcached_connections_too() {
     assert!(reader.is_closed());
 }
 
-/// Who need not say who it is may do what `default` may, in the binary protocol as well, and can
-/// still say so.
+/// Clients that need not authenticate may do what `default` may, in the binary protocol as well,
+/// and can still authenticate.
 #[test]
 fn a_restricted_default_binds_memcached_clients_until_they_say_who_they_are() {
     let mut config = guarded();

@@ -1,4 +1,4 @@
-//! What the server samples, and the memory monitor, through configuration, commands and admin
+//! The samples of the server, and the memory monitor, through configuration, commands and admin
 //! pages.
 
 mod support;
@@ -115,7 +115,7 @@ fn curves_are_shown_as_statistics_and_metrics_while_they_are_learnt() {
     let curves = lines(&mut client, "stats curves\r\n");
     assert_eq!(curves[..3], ["STAT curves:samples 10", "STAT curves:lost 0", "STAT curves:keys 1"]);
     assert_eq!(curves[5], "STAT curves:rate 1.000000");
-    // All keys are followed: what is left is how wide the curve's steps are.
+    // All keys are followed: the remaining error is the width of the curve's steps.
     let error = curves[6].strip_prefix("STAT curves:error ").and_then(|error| error.parse::<f64>().ok());
     assert!(error.is_some_and(|error| error < 0.01), "{curves:?}");
     let sizes = ["half", "present", "gib_more", "double"];

@@ -105,7 +105,7 @@ fn encode_latencies(shared: &Shared, encoder: &mut DescriptorEncoder<'_>) -> fmt
     encode_tenant_latencies(shared, encoder)
 }
 
-/// How long the requests of each tenant take.
+/// Encodes the latencies of each tenant's requests.
 fn encode_tenant_latencies(shared: &Shared, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let mut family = encoder.encode_descriptor(
         "millpond_tenant_request",
@@ -384,7 +384,7 @@ fn class_metrics(pools: &[PoolStats]) -> Vec<Metric> {
     metrics
 }
 
-/// Why items left, by class.
+/// The counts of evictions and removals, by class and reason.
 fn departures(pools: &[PoolStats]) -> Metric {
     let mut samples = Vec::new();
     for (pool, class) in pools.iter().flat_map(|pool| pool.classes.iter().map(move |class| (pool, class))) {

@@ -21,10 +21,10 @@ use tokio_rustls::server::TlsStream;
 
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 32;
-/// How long a connection may go without a byte in either direction.
+/// Longest time for which a connection may stay without a byte in either direction.
 const PATIENCE: Duration = Duration::from_secs(75);
 
-/// How long a handshake may take.
+/// Longest time that a handshake may take.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The listener.

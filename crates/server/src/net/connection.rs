@@ -51,15 +51,15 @@ pub(crate) enum Step {
     Later,
     /// Another turn at that moment of the monotonic clock, in nanoseconds: a password was wrong.
     Late(u64),
-    /// Another turn, with the thread for commands that take long.
+    /// Another turn, with the thread for slow commands.
     Long,
     /// To be closed, for that reason.
     Close(Counter),
 }
 
-/// For so long after the last answer a client has time to close.
+/// Time that a client has to close the connection after the last answer.
 const LINGER_SECS: u32 = 2;
-/// And so much may it still send.
+/// Bytes that the client may still send in that time.
 const LINGER_BYTES: usize = 4 << 20;
 
 /// The remaining time and bytes before a closing connection is dropped.
@@ -69,7 +69,7 @@ struct Lingering {
     until_secs: u32,
 }
 
-/// How receiving went.
+/// The outcome of receiving.
 enum Received {
     /// Something came and was answered as far as possible.
     Some,
@@ -115,7 +115,7 @@ pub(crate) struct Connection<'c> {
     spent: Spent,
     /// The memory that the connection was last charged for.
     pub(crate) held: Held,
-    /// When bytes last moved, Unix seconds.
+    /// Time at which bytes last moved, Unix seconds.
     moved_secs: u32,
 }
 
@@ -167,7 +167,7 @@ impl<'c> Connection<'c> {
         if let Some(reason) = self.closing {
             return self.finish(reason, context);
         }
-        // What it is told of its own change comes before the reply to its next request.
+        // Messages about the client's own change come before the reply to its next request.
         self.session.take_pushes(&mut self.output);
         if self.backlog {
             self.answer_pending(context);
@@ -326,7 +326,7 @@ impl<'c> Connection<'c> {
         Held { buffers: buffers as u64, items: (output_items + self.session.held_bytes()) as u64 }
     }
 
-    /// Why it should be closed by now, if it should.
+    /// Returns the reason to close the connection because it is overdue, if it is.
     pub(crate) fn overdue(&self, context: &Context<'c>) -> Option<Counter> {
         if self.paused {
             return None;

@@ -27,7 +27,7 @@ const ALONE: i64 = 1000;
 const TURN_COST: u64 = 4;
 /// So many bytes cost as much as a request.
 const COST_BYTES: u64 = 1024;
-/// And so much time.
+/// Time that costs as much as a request, in nanoseconds.
 const COST_NANOS: u64 = 1000;
 /// The most that time costs. A turn that seems to have taken longer may have lost the processor
 /// meanwhile.
@@ -46,12 +46,12 @@ fn cost(spent: Spent, nanos: u64) -> i64 {
     i64::try_from(done.max(time_cost(nanos))).unwrap_or(i64::MAX)
 }
 
-/// So many turns may find their key space closed, one after the other, before the lane waits for so
-/// long.
+/// Turns that may find their key space closed, one after the other, before the lane waits for
+/// `RETRY_NANOS`.
 const MOST_VAIN: u32 = 64;
 const RETRY_NANOS: u64 = 50_000;
 
-/// Short turns of a lane for which a slow one waits, where there are so many.
+/// Short turns of a lane for which a slow one waits, if there are this many.
 const SHORT_TURNS: u32 = 16;
 
 /// Names a lane of a worker.
@@ -66,7 +66,7 @@ struct Lane {
     slow: VecDeque<Token>,
     /// Turns since one of `slow` had its turn.
     since_slow: u32,
-    /// How many at the front have been told to wait for the rate.
+    /// Number of connections at the front that have been told to wait for the rate.
     paused: usize,
     /// Not served before, in nanoseconds of the monotonic clock.
     closed_until: u64,
@@ -82,7 +82,7 @@ struct Lane {
 #[derive(Default)]
 pub(crate) struct Lanes {
     lanes: Vec<Option<Lane>>,
-    /// How many there are.
+    /// Number of connections.
     count: usize,
     /// By the number of the lane.
     turns: DeficitRoundRobin,
@@ -161,7 +161,7 @@ impl Lanes {
         lane.ready.push_back(token);
     }
 
-    /// How many lanes a round has.
+    /// Returns the number of lanes in a round.
     pub(crate) fn active(&self) -> usize {
         self.turns.active()
     }
@@ -201,7 +201,7 @@ impl Lanes {
         Some(token)
     }
 
-    /// A connection of the lane had a turn that did so much, in so much time.
+    /// Charges the lane for a turn of a connection: its work and its time.
     pub(crate) fn spend(&mut self, id: LaneId, spent: Spent, nanos: u64) {
         let cost = if self.are_several() { cost(spent, nanos) } else { time_cost(nanos) as i64 };
         self.turns.spend(id.0, cost);
@@ -271,7 +271,7 @@ impl Lanes {
         }
     }
 
-    /// When the next lane is to be served: 0 = now; nothing: there is none.
+    /// Returns the time at which the next lane is to be served: 0 = now; `None` if there is none.
     pub(crate) fn next_at(&self) -> Option<u64> {
         let not_before = |id| self.lane(LaneId(id)).map(|lane| lane.closed_until.max(lane.retry_at));
         self.turns.iter().filter_map(not_before).min()

@@ -111,7 +111,7 @@ impl Drop for Listener {
     }
 }
 
-/// Why an address cannot be listened on, and what to do.
+/// Builds the error for an address that can't be listened on, with advice.
 fn refusal(address: &Address, error: &io::Error) -> Error {
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => "; another server has it: stop that one, or choose another address",

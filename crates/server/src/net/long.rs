@@ -1,13 +1,13 @@
-//! Commands that take long: each worker has them carried out by a thread of its own, which gives
-//! way to the worker.
+//! Slow commands: each worker has them carried out by a thread of its own, which yields to the
+//! worker.
 //!
 //! Turns are short, but a command is carried out whole, and one on a large collection can take
-//! milliseconds, in which nobody else's request would be answered. Where several tenants share a
-//! worker, a connection whose next command is such a one is handed to that thread with all that it
-//! holds, has one turn there, and comes back. The scheduler does what the worker cannot do by
-//! itself: it stops the command whenever the worker has something to do (`SCHED_IDLE`). And the
-//! worker, where it always has, leaves the processor to the thread for a moment now and then, so
-//! that the command ends, and no lock that it has taken stays taken.
+//! milliseconds, in which nobody else's request would be answered. If several tenants share a
+//! worker, it hands a connection whose next command is slow to that thread, with all that the
+//! connection holds. The connection has one turn there, and comes back. The scheduler does what the
+//! worker can't do by itself: it stops the command whenever the worker has something to do
+//! (`SCHED_IDLE`). And a worker that always has something to do leaves the processor to the thread
+//! for a moment now and then, so that the command ends, and no lock that it has taken stays taken.
 //!
 //! One connection is there at a time; the others wait, and tenants take turns.
 //!
@@ -38,7 +38,7 @@ use tenancy::metrics::Counter;
 use super::connection::{Connection, Step};
 use super::lanes::LaneId;
 
-/// How long the thread waits before it asks again where a key space is closed.
+/// Pause of the thread between two attempts to enter a closed key space.
 const RETRY: Duration = Duration::from_micros(50);
 
 /// A connection that is away.

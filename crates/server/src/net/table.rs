@@ -24,7 +24,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// How many there are, with those that are lent.
+    /// Returns the number of connections, with those that are lent.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

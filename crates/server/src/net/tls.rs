@@ -3,7 +3,7 @@
 //!
 //! Records are received into a buffer of the worker's, decrypted, and handed on; answers are
 //! encrypted into another, as many records as fit, and sent by one call. A connection keeps only
-//! what is left over: the start of a record whose rest has not come, and encrypted bytes that the
+//! the remainder: the start of a record whose rest has not come, and encrypted bytes that the
 //! kernel has not taken.
 //!
 //! Invariants:
@@ -32,7 +32,7 @@ use super::retry;
 /// without TLS too.
 const STATE_BYTES: usize = 2048;
 
-/// How receiving went.
+/// The outcome of receiving.
 #[derive(Debug)]
 pub(crate) enum Received {
     /// Something came from the socket.
@@ -49,7 +49,7 @@ pub(crate) struct TlsStream {
     tls: UnbufferedServerConnection,
     pending: Vec<u8>,
     unsent: Vec<u8>,
-    /// Of `unsent`, so much is sent.
+    /// Number of bytes of `unsent` that are sent.
     sent: usize,
     /// The client has said that it will send no more.
     is_ended: bool,
@@ -167,7 +167,7 @@ impl TlsStream {
         let mut used = 0;
         let mut failure = None;
         loop {
-            // After a failure only what rustls wants the client to be told of it comes yet.
+            // After a failure only the alert that rustls has for the client is sent.
             if let Some(failure) = failure.take_if(|_| !self.tls.wants_write()) {
                 return Err(failure);
             }
@@ -252,7 +252,7 @@ impl TlsStream {
         }
     }
 
-    /// Encrypts of `output` what fits, and returns how many bytes it came to.
+    /// Encrypts as much of `output` as fits, and returns the number of encrypted bytes.
     fn encrypt<V: std::ops::Deref<Target = [u8]>>(
         &mut self,
         output: &mut Output<V>,
@@ -329,7 +329,7 @@ impl TlsStream {
     }
 }
 
-/// Why TLS failed, as it is counted.
+/// The counter of a TLS failure's reason.
 pub(crate) fn reason(error: &rustls::Error) -> Counter {
     use rustls::Error as E;
     match error {

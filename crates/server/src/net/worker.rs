@@ -45,12 +45,12 @@ use super::table::Table;
 const MAX_EVENTS: usize = 256;
 /// Connections that are accepted before requests are answered again.
 const MAX_ACCEPTS: usize = 64;
-/// Epoll data from here on is no connection: the mailbox, then the listeners.
+/// Lowest epoll data that isn't a connection's: the mailbox, then the listeners.
 const MAILBOX: u64 = 1 << 63;
 const LISTENER: u64 = MAILBOX + 1;
 
-/// While a command that takes long is under way a worker leaves its processor for so long, so
-/// often: some three parts in a hundred.
+/// Time for which a worker leaves its processor while a slow command is under way, every
+/// `GIVE_WAY_EVERY_NANOS`: some three parts in a hundred.
 const GIVE_WAY: Duration = Duration::from_micros(100);
 const GIVE_WAY_EVERY_NANOS: u64 = 4_000_000;
 
@@ -58,7 +58,7 @@ const GIVE_WAY_EVERY_NANOS: u64 = 4_000_000;
 /// it.
 const MAX_LATE: usize = 1_024;
 
-/// A turn that took so long is slow: the next one of the connection waits behind those of others.
+/// Duration from which a turn is slow: the next one of the connection waits behind those of others.
 const SLOW_TURN_NANOS: u64 = 1_000_000;
 
 /// The error sent to a client when the limit of connections is reached.
@@ -90,7 +90,7 @@ pub(crate) struct Worker<'c> {
     /// The thread for slow commands, and the connections that it has.
     long: Long<'c>,
     away: BTreeMap<u64, Away>,
-    /// When it last left its processor to that thread for a while, in nanoseconds.
+    /// Time at which the worker last left its processor to that thread for a while, in nanoseconds.
     gave_way_at: u64,
     /// The settings.
     settings: Turns,
@@ -101,9 +101,9 @@ pub(crate) struct Worker<'c> {
     held: Vec<(Token, u64)>,
     /// Connections that wait for the answer to a wrong password, and until when, as there.
     late: Vec<(Token, u64)>,
-    /// When connections were last looked at for being overdue, Unix seconds.
+    /// Time at which connections were last checked for being overdue, Unix seconds.
     swept_secs: u32,
-    /// When what still drains is closed, Unix seconds.
+    /// Time at which connections that still drain are closed, Unix seconds.
     drain_until_secs: Option<u32>,
 }
 
@@ -204,8 +204,8 @@ impl<'c> Worker<'c> {
         if events.is_empty() { self.fetch(events, self.timeout()) } else { Ok(()) }
     }
 
-    /// While a command that takes long is under way: sees to it that its thread, which runs when
-    /// nothing else wants to, comes to run, even where the worker always has something to do. It
+    /// Leaves the processor to the thread of a slow command, which runs only when nothing else
+    /// wants to: it must also get to run under a worker that always has something to do. The worker
     /// has waited for events since `since`.
     fn give_way(&mut self, since: u64) {
         let clock = &self.context.shared.clock;
@@ -336,8 +336,8 @@ impl<'c> Worker<'c> {
         false
     }
 
-    /// Takes what a turn came to out of the tenant's buckets, and sees to it that the connection is
-    /// in its tenant's lane. Returns what it came to.
+    /// Charges the tenant's buckets for a turn, and puts the connection into its tenant's lane.
+    /// Returns the cost of the turn.
     fn settle(&mut self, token: Token, lane: LaneId) -> Spent {
         let Some(connection) = self.connections.get_mut(token) else { return Spent::default() };
         let spent = connection.take_spent();
@@ -433,10 +433,10 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Hands a connection over whose next command takes long.
+    /// Hands over a connection whose next command is slow.
     fn send_away(&mut self, token: Token, lane: LaneId) {
         let Some(connection) = self.connections.lend(token) else { return };
-        // Or else it would be told of what the client does meanwhile, again and again.
+        // Otherwise epoll would report the client's events meanwhile, again and again.
         let _ = epoll::delete(&self.epoll, &connection);
         let held_bytes = connection.held.total();
         self.away.insert(token.0, Away { lane, held_bytes, ..Away::default() });
@@ -530,7 +530,7 @@ struct Turns {
     /// While one tenant has connections here, and while several have.
     alone: Arc<Settings>,
     several: Arc<Settings>,
-    /// With the thread for commands that take long.
+    /// With the thread for slow commands.
     away: Arc<Settings>,
 }
 

@@ -184,7 +184,7 @@ fn an_address_in_use_is_a_warning_of_a_check_and_a_mistake_at_a_start() {
     let error = load(&text, &Flags::default(), &at_start).expect_err("in use");
     assert!(error.starts_with("f:2: listener.main.address: ") && error.lines().count() == 1, "{error}");
     load(&text, &Flags::default(), &unsurveyed).expect("nobody looked");
-    // One that may be missing is no mistake as long as there is another.
+    // An optional listener may fail as long as there is another.
     let optional = format!("[[listener]]\naddress = \"{used}\"\noptional = true\n");
     let other = "[[listener]]\nname = \"other\"\naddress = \"tcp://127.0.0.1:0\"\n";
     let admin = "[admin]\nenabled = false\n";

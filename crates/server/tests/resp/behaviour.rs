@@ -1,4 +1,4 @@
-//! What is seen from several connections, over time, or in pieces.
+//! Behaviour over several connections, over time, or in pieces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
@@ -258,8 +258,8 @@ fn nobody_sees_half_of_a_transaction() {
     reader.join().expect("no panic");
 }
 
-/// What two clients set and remove of many keys at once, others see whole or not at all, in `MGET`s
-/// of few keys and of more than are looked up at once, and in `EXISTS`.
+/// Sets and removals of many keys at once by two clients are seen by others whole or not at all, in
+/// `MGET`s of few keys and of more than are looked up at once, and in `EXISTS`.
 #[test]
 fn nobody_sees_half_of_a_set_or_removal_of_several_keys() {
     const KEYS: usize = 48;
@@ -464,8 +464,8 @@ fn pauses(server: &millpond_server::Server) -> u64 {
     line.trim().parse().expect("a number")
 }
 
-/// The fields of Redis 7.0, in its order, with what is told of a transaction, of the last command
-/// and of what is not read yet.
+/// The fields of Redis 7.0, in its order, with the values for a transaction, the last command and
+/// the unread input.
 #[test]
 fn connections_are_listed_with_all_fields_of_redis() {
     let (_server, address) = millpond();
@@ -652,7 +652,8 @@ fn a_client_can_have_others_closed_and_itself() {
     assert_eq!(admin.reply(), "closed");
 }
 
-/// Whether a client is not answered for now: what it asks later, of itself alone, is not either.
+/// Returns whether a client gets no answer for now; its later requests, even those about itself
+/// alone, wait too.
 fn is_silent(client: &mut Client) -> bool {
     client.stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a time-out");
     let read = std::io::Read::read(&mut client.stream, &mut [0; 64]);

@@ -1,4 +1,4 @@
-//! What a client may make grow is bounded, and each bound is told.
+//! The bounds of everything that a client may make grow, and the replies that report them.
 
 use base::{ByteSize, Clock};
 

@@ -72,7 +72,7 @@ fn play_beside(ours: SocketAddr, theirs: SocketAddr, version: &str, script: &str
     (play_once(ours).0, play_once(theirs).0)
 }
 
-/// The elements of a reply, so many together, sorted.
+/// Sorts the elements of a reply, in groups of `together` elements.
 fn in_any_order(reply: &str, together: usize) -> String {
     let Some((kind, elements)) = reply.strip_suffix(']').and_then(|reply| reply.split_once('[')) else {
         return reply.to_owned();

@@ -1,5 +1,5 @@
-//! What is played on both servers: commands as one types them. Of those with `~` before them only
-//! the kind of the reply is compared, as the rest depends on the server or on the time.
+//! Scripts that are played on both servers: commands as one types them. Of those with `~` before
+//! them only the kind of the reply is compared, as the rest depends on the server or on the time.
 
 pub(crate) const ALL: &[(&str, &str)] = &[
     ("set and get", SET),

@@ -1,5 +1,5 @@
-//! What is played of commands that put elements in an order, compare values, and close connections,
-//! and of subcommands.
+//! Scripts of commands that sort elements, compare values, and close connections, and of
+//! subcommands.
 
 pub(crate) const ALL: &[(&str, &str)] = &[
     ("sort", SORT),

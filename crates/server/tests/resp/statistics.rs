@@ -1,5 +1,4 @@
-//! What a server tells of commands: how often each was asked for, how that ended, and how long it
-//! took.
+//! The statistics of commands: calls, failures and time.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -219,7 +219,7 @@ const SCENARIOS: [(&str, &str); 9] = [
     ),
 ];
 
-/// What a scenario shows, line by line.
+/// Plays a scenario, and returns each line with its replies.
 fn play(address: SocketAddr, scenario: &str) -> Vec<(String, String)> {
     let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(address)).collect();
     assert_eq!(clients[1].ask("FLUSHALL"), "+OK");

@@ -1,4 +1,4 @@
-//! What commands say to keys of every type, and the bits of strings, on both servers: see
+//! Scripts of commands on keys of every type, and of the bits of strings, on both servers: see
 //! `collection_scripts`.
 
 pub(crate) const ALL: &[(&str, &str)] =

@@ -1,4 +1,4 @@
-//! What the tests of the running server share: a server on free ports, a client, and the admin
+//! Support for the tests of the running server: a server on free ports, a client, and the admin
 //! pages.
 
 #![allow(dead_code, reason = "each test file uses its part")]
@@ -10,7 +10,7 @@ use std::time::Duration;
 use millpond_server::config::{Address, Auto, ListenerConfig};
 use millpond_server::{Config, Server};
 
-/// How long an answer may take before a test has failed.
+/// Longest time for an answer before a test has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A configuration on free ports with two workers and 64 MiB.
@@ -22,7 +22,7 @@ pub(crate) fn config() -> Config {
     config
 }
 
-/// Where the first listener of `server` is.
+/// Returns the address of the first listener of `server`.
 pub(crate) fn address(server: &Server) -> SocketAddr {
     tcp(&server.addresses()[0].1)
 }
@@ -73,7 +73,7 @@ impl Client {
         bytes
     }
 
-    /// Whether the server has closed the connection; waits for it.
+    /// Waits for the server to close the connection. Returns whether it did.
     pub(crate) fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         match self.reader.read_to_end(&mut rest) {
@@ -133,7 +133,7 @@ pub(crate) fn metric(server: &Server, line: &str) -> u64 {
         .unwrap_or_else(|| panic!("no metric {line} in:\n{text}"))
 }
 
-/// Waits until `condition` holds, and fails the test where it does not come to.
+/// Waits until `condition` holds, and fails the test if it doesn't hold in time.
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..800 {
         if condition() {

@@ -20,7 +20,7 @@ pub(crate) struct Packet {
     cas: Template,
 }
 
-/// What an answer is expected to be, or a request.
+/// The words of an expected answer, or of a request.
 pub(crate) type Words<'a> = std::str::SplitWhitespace<'a>;
 
 impl Packet {
@@ -54,7 +54,7 @@ impl Packet {
         Some(packet)
     }
 
-    /// Whether it can be written before any answer is read.
+    /// Returns whether the packet can be written before any answer is read.
     pub(crate) fn is_known(&self) -> bool {
         [&self.key, &self.value, &self.cas]
             .iter()
@@ -77,7 +77,7 @@ impl Packet {
         out
     }
 
-    /// Whether `answer` is as it says; takes note of the numbers in it.
+    /// Returns whether `answer` is as expected; records the numbers in it.
     pub(crate) fn matches(&self, answer: &Answer<'_>, numbers: &mut Numbers) -> bool {
         (answer.head.opcode.0, answer.head.opaque) == (self.opcode, OPAQUE)
             && (answer.status, answer.extras) == (self.status, &self.extras[..])

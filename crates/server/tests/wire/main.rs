@@ -92,7 +92,7 @@ fn play_all(cases: &[Case], place: &Place, modes: &[Mode]) {
     play_each(cases, place, modes, 1);
 }
 
-/// The same, where a case goes wrong if none of so many tries goes well.
+/// Plays all `cases`, each up to `tries` times; a case fails only if all its tries fail.
 fn play_each(cases: &[Case], place: &Place, modes: &[Mode], tries: usize) {
     let mut failures = Vec::new();
     let mut played = 0;

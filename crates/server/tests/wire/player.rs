@@ -13,22 +13,22 @@ use protocol::memcached::binary::{Answer, Frame, Opcode};
 use crate::frame::Packet;
 use crate::script::{Case, Numbers, Step, fill, matches};
 
-/// How long an answer may take before the case has failed.
+/// Longest time for an answer before the case has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-/// How a case is played.
+/// The way in which a case is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// As it is written.
     Plain,
-    /// What is sent goes in pieces, cut by a generator with this seed.
+    /// The requests are sent in pieces, cut by a generator with this seed.
     Pieces(u64),
     /// All requests are sent before the first answer is read.
     Pipelined,

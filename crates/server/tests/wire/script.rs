@@ -40,7 +40,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Whether all of its requests can be sent before an answer is read.
+    /// Returns whether all requests can be sent before an answer is read.
     pub(crate) fn can_be_pipelined(&self) -> bool {
         let ends = self.steps.iter().position(|step| *step == Step::ExpectEnd);
         ends.is_none_or(|at| at + 1 == self.steps.len())
@@ -52,7 +52,7 @@ impl Case {
             })
     }
 
-    /// Whether it speaks the binary protocol.
+    /// Returns whether the case uses the binary protocol.
     pub(crate) fn is_binary(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::SendPacket(_)))
     }
@@ -200,7 +200,7 @@ pub(crate) fn fill(template: &Template, numbers: &Numbers) -> Vec<u8> {
         .collect()
 }
 
-/// Whether `line` is as the template says; takes note of the numbers in it.
+/// Returns whether `line` is as the template says; records the numbers in it.
 pub(crate) fn matches(template: &Template, mut line: &[u8], numbers: &mut Numbers) -> bool {
     for piece in template {
         match piece {

@@ -120,7 +120,7 @@ impl Worker<'_> {
         let added = epoll::add(&self.epoll, &*connection, EventData::new_u64(token.0), EventFlags::IN);
         self.share_settings();
         match added {
-            // Most clients have sent their first request by now.
+            // Most clients have already sent their first request.
             Ok(()) => self.wake(token, EventFlags::IN),
             Err(_) => self.close(token, Counter::ClosedBroken),
         }
