@@ -72,7 +72,7 @@ impl Access {
         is_one.then_some(true)
     }
 
-    /// Why a request by somebody who shows nothing is refused, if it is.
+    /// Returns the reason to refuse a request without credentials, if there is one.
     pub fn refusal(
         &self,
         is_tls: bool,

@@ -54,7 +54,7 @@ pub struct ConnectionInfo {
     /// Unix seconds of the last request.
     pub active_secs: AtomicU32,
     activity: AtomicU8,
-    /// When it was accepted, Unix seconds.
+    /// Time at which it was accepted, Unix seconds.
     pub since_secs: u32,
     /// The names that its client has given. Locked when it gives them, and while connections are
     /// listed.

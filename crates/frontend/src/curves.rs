@@ -22,8 +22,8 @@ pub struct Outlook {
     pub bytes: u64,
     /// The share of all keys that is followed.
     pub rate: f64,
-    /// How far the curve is from the exact one at most, in 95 of 100 cases: the mean distance over
-    /// all sizes.
+    /// Bound of the curve's error, which holds in 95 of 100 cases: the mean distance to the exact
+    /// curve over all sizes.
     pub error: f64,
     /// The present memory of the pool: slabs, index and queues.
     pub present_bytes: u64,

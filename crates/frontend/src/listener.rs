@@ -18,7 +18,7 @@ pub struct ListenerState {
     pub protocol: Protocol,
     /// The setting of whether its clients must authenticate.
     pub auth: Auto<bool>,
-    /// How its next connections speak TLS, if they do.
+    /// TLS settings of its next connections, if they use TLS.
     pub tls: TlsSlot,
     /// The accounts of its clients, and the tenants to which they may switch.
     pub accounts: Accounts,

@@ -17,7 +17,7 @@ use tracing_subscriber::{Registry, fmt, reload};
 use self::lossy::Lossy;
 pub use self::lossy::dropped_lines;
 
-/// How long the end of the process waits for the last lines to be written.
+/// Longest time for which the end of the process waits for the last lines to be written.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Keeps events that others can cause from filling the log.

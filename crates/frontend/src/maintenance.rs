@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long the thread sleeps if it is not woken.
+/// Longest sleep of the thread if it isn't woken.
 pub const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Wakes and stops the maintenance thread.

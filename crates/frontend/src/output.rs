@@ -22,7 +22,7 @@ const MAX_PIECES: usize = 64;
 /// A buffer that grew beyond this is not kept once it has been sent.
 pub const KEEP_BYTES: usize = 64 << 10;
 
-/// How sending went.
+/// The outcome of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// Everything is with the kernel.

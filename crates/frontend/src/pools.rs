@@ -55,7 +55,7 @@ fn pool_config(settings: &PoolSettings) -> PoolConfig {
     }
 }
 
-/// How the pool's classes trade slabs; the name was checked with the configuration.
+/// The policy by which the pool's classes trade slabs; the name was checked with the configuration.
 pub(crate) fn strategy(settings: &PoolSettings) -> Strategy {
     Strategy::by_name(&settings.rebalance).unwrap_or_default()
 }

@@ -43,7 +43,7 @@ pub enum Files {
     Reopen,
 }
 
-/// How often buffers are emptied, and requests that one holds.
+/// Interval at which buffers are emptied, and number of requests that a buffer holds.
 const WRITE_EVERY: Duration = Duration::from_millis(100);
 const BUFFERED: usize = 2_048;
 /// The size of a buffered request's names of tenant and key, about, in bytes.
@@ -108,7 +108,7 @@ pub struct RequestLog {
 #[derive(Default)]
 struct Missing {
     all: AtomicU64,
-    /// How many of them the file reports.
+    /// Number of them that the file reports.
     marked: AtomicU64,
 }
 

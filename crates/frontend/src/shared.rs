@@ -36,7 +36,7 @@ pub struct WorkerState {
     pub mailbox: Mailbox,
     /// Connections that it has now.
     pub connections: AtomicUsize,
-    /// How often it said that it is alive.
+    /// Number of times that the worker has reported to be alive.
     pub beats: AtomicU64,
 }
 
@@ -49,7 +49,7 @@ pub struct Shared {
     /// The configuration as it holds now.
     pub config: RwLock<Arc<Config>>,
     settings: RwLock<Arc<Settings>>,
-    /// How the admin server's next connections speak TLS, if they do.
+    /// TLS settings of the admin server's next connections, if they use TLS.
     pub admin_tls: TlsSlot,
     /// The access rules of the admin server.
     pub admin_access: AccessSlot,

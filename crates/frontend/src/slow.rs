@@ -14,7 +14,7 @@ const MAX_ARG_BYTES: usize = 128;
 pub struct Slow {
     /// Its number since the server was started.
     pub id: u64,
-    /// When it was answered, Unix seconds.
+    /// Time of the answer, Unix seconds.
     pub at_secs: u32,
     /// Its duration.
     pub micros: u64,
@@ -68,12 +68,12 @@ impl SlowLog {
         kept.entries.iter().rev().filter(|slow| slow.tenant == tenant).take(most).cloned().collect()
     }
 
-    /// How many there are of a tenant.
+    /// Returns the number of a tenant's entries.
     pub fn len(&self, tenant: &str) -> usize {
         self.lock().entries.iter().filter(|slow| slow.tenant == tenant).count()
     }
 
-    /// How many there ever were.
+    /// Returns the number of all entries ever made.
     pub fn total(&self) -> u64 {
         self.lock().next_id
     }

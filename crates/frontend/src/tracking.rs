@@ -197,12 +197,12 @@ impl Tracking {
         self.followers.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many connections track, and how many copies of keys they have.
+    /// Returns the number of connections that track, and of the copies of keys that they have.
     pub fn figures(&self) -> (usize, usize) {
         (self.read().len(), self.copies.load(Ordering::Relaxed))
     }
 
-    /// How many keys they have copies of.
+    /// Returns the number of keys of which they have copies.
     pub fn tracked_keys(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
     }

@@ -15,7 +15,7 @@ use tenancy::key_space::Pool;
 
 use crate::requests::refuse_pipe;
 
-/// How often events are written out.
+/// Interval at which events are written out.
 const WRITE_EVERY: Duration = Duration::from_millis(100);
 
 /// The sampling in force.
@@ -167,7 +167,7 @@ const HOT_KEY_BYTES: u64 = 780;
 /// pools, only the first are sampled.
 const SHARE_OF_MEMORY: u64 = 64;
 
-/// How many pools can be sampled as `wanted` says.
+/// Returns the number of pools that can be sampled as `wanted` says.
 fn watched_pools(cache: &Cache, wanted: &Watch) -> usize {
     if wanted.curve_keys == 0 && wanted.hot_keys == 0 {
         return usize::MAX;

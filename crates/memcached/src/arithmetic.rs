@@ -44,7 +44,7 @@ pub(super) enum Changed {
     NotFound,
     /// It has another compare-and-swap token.
     Exists,
-    /// It is no number, or there is no memory.
+    /// The value isn't a number, or there is no memory.
     Failed(WireError),
 }
 
@@ -133,8 +133,8 @@ impl<'c> Commands<'_, 'c> {
         old: &ReadHandle<'_>,
         change: &Change,
     ) -> Result<Option<Changed>, WireError> {
-        // As in memcached, this is found before the token is compared, and what else is no number
-        // after it.
+        // As in memcached, an empty value is found before the token is compared, and any other
+        // value that isn't a number after it.
         if old.is_empty() {
             return Err(WireError::NonNumeric);
         }
@@ -161,8 +161,8 @@ impl<'c> Commands<'_, 'c> {
         Ok(replaced.then_some(Changed::Yes { number, cas, expires_at, created: false }))
     }
 
-    /// Creates the number that the client asked for, if it did; nothing where there is an item by
-    /// now.
+    /// Creates the number that the client asked for, if it did; nothing if there is already an
+    /// item.
     fn create_number(&mut self, key: &[u8], change: &Change) -> Result<Option<Changed>, WireError> {
         let Some((exptime, number)) = change.create else { return Ok(Some(Changed::NotFound)) };
         let expires_at = match EndsAt::new(exptime, self.now_secs) {
@@ -220,7 +220,7 @@ fn parse_number(value: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// What memcached 1.6.18 was seen to take for a number, and not.
+    /// Values that memcached 1.6.18 was observed to take for a number, and others.
     #[test]
     fn numbers_are_read_as_memcached_does() {
         for (value, number) in [

@@ -16,7 +16,7 @@ use tenancy::users::Late;
 
 use super::Session;
 
-/// The longest line, and the longest value, of one who is not known.
+/// The longest line, and the longest value, of an unauthenticated client.
 const MAX_BYTES: usize = 1024;
 const FAILED: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
 const UNKNOWN: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
@@ -28,13 +28,13 @@ const NO_PAIR: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
 enum Claim<'i> {
     /// Not yet a whole claim.
     Partial,
-    /// None, for this reason and of so many bytes. The client may try again.
+    /// No claim, for this reason and in this many bytes. The client may try again.
     None(&'static [u8], usize),
     /// More than a claim can be.
     TooLong,
     /// A request of HTTP.
     Http,
-    /// One, of so many bytes.
+    /// A claim, in this many bytes.
     Is(Said<'i>, usize),
 }
 
@@ -84,7 +84,7 @@ fn claim(input: &[u8]) -> Claim<'_> {
 }
 
 impl<'c> Session<'c> {
-    /// Answers one who is not known: only saying who it is helps.
+    /// Answers an unauthenticated client, from which only authentication is accepted.
     pub(super) fn ask_who(
         &mut self,
         shared: &Shared,
@@ -119,8 +119,8 @@ impl<'c> Session<'c> {
         Turn { consumed, answered: 1, next }
     }
 
-    /// Answers one who says who it is, and says what comes next. It is that one from now on, if
-    /// that is the password.
+    /// Answers a claim, and returns how to continue. Authenticates the client as the claimed user
+    /// if the password is right.
     pub(super) fn hear(
         &mut self,
         shared: &Shared,

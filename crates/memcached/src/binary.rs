@@ -27,7 +27,7 @@ const NO_MEMORY_STORING: &[u8] = b"Out of memory allocating item";
 /// The same, where a number was to be changed.
 const NO_MEMORY_COUNTING: &[u8] = b"Out of memory incrementing value";
 
-/// How a retrieval is answered.
+/// The form of a retrieval's answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BinaryGet {
     head: Head,
@@ -158,7 +158,7 @@ impl<'i> Round<'_, '_, 'i> {
 }
 
 impl<'c> Commands<'_, 'c> {
-    /// Acts on a request that is no retrieval. `Some` ends the turn.
+    /// Acts on a request that isn't a retrieval. `Some` ends the turn.
     fn binary(&mut self, packet: Packet<'_>, output: &mut Output<ReadHandle<'c>>) -> Option<Next> {
         let Packet { head, quiet, request } = packet;
         let done = |output: &mut Output<_>, cas: u64| {

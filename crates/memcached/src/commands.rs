@@ -43,7 +43,7 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) sampled: &'a mut Option<Sampled>,
 }
 
-/// When an item ends, as the engine takes it.
+/// The expiry time of an item, in the engine's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EndsAt {
     /// At this Unix time; `None` is never.
@@ -173,7 +173,7 @@ impl<'c> Commands<'_, 'c> {
         self.sampled.as_ref().map(|_| self.shared.clock.monotonic_nanos())
     }
 
-    /// Has a command traced that took long, in a turn that is.
+    /// Traces a slow command, in a turn that is traced.
     pub(super) fn trace_command(&mut self, name: &'static str, key: Option<Key<'_>>, began_nanos: u64) {
         match key {
             Some(key) => {

@@ -23,7 +23,7 @@ const BAD_CLASS: &[u8] = b"BADCLASS invalid class id\r\n";
 const SLEEP_TOO_LONG: &[u8] = b"CLIENT_ERROR sleep must be one second or less\r\n";
 const MAX_SLEEP_MICROS: u32 = 1_000_000;
 
-/// How items are listed.
+/// The form of a list of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// A line of facts for each.

@@ -25,7 +25,7 @@ pub(crate) struct Incoming<'c> {
     filled: usize,
 }
 
-/// Why there is no item for a value.
+/// The reason why there is no item for a value.
 enum Unready {
     /// There is no room.
     NoRoom(WireError),

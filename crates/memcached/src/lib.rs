@@ -165,7 +165,7 @@ impl<'c> Session<'c> {
         self.answer(context, input, output)
     }
 
-    /// As [`Self::turn`], of one who is known.
+    /// As [`Self::turn`], for an authenticated client.
     fn answer(
         &mut self,
         context: &mut Context<'c>,

@@ -16,7 +16,7 @@ use super::commands::{Commands, EndsAt};
 /// line or a header.
 const MAX_SMALL_ANSWER_BYTES: usize = MIN_IN_PLACE_BYTES + KEY_MAX_BYTES + 256;
 
-/// How a lookup is answered.
+/// The form of a lookup's answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer<'i> {
     /// As a key of a classic retrieval.

@@ -287,8 +287,8 @@ impl<'c> Commands<'_, 'c> {
     ) -> Result<Option<WriteHandle<'c>>, WireError> {
         let end = match flags.ttl() {
             Some(exptime) => EndsAt::new(exptime, self.now_secs),
-            // As in memcached, what is left without its value is another item, and has no end of
-            // its own.
+            // As in memcached, the item without its value is another item, and has no expiry time
+            // of its own.
             None if flags.remove_value() => EndsAt::Later(None),
             None => EndsAt::Later(old.expires_at()),
         };

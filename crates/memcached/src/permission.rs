@@ -46,7 +46,7 @@ const OBJECT_IDLETIME: Counterpart = Counterpart::new(&["object", "idletime"]);
 const SET: Counterpart = Counterpart::new(&["set"]);
 const SETNX: Counterpart = Counterpart::new(&["setnx"]);
 
-/// Why a request is not carried out.
+/// The reason why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Denial {
     /// The counterpart that is not allowed, as rules name it.
@@ -183,7 +183,7 @@ impl<'c> Commands<'_, 'c> {
         check(user, counterparts, key.as_ref().map(|key| key.bytes(&mut scratch))).err()
     }
 
-    /// Why the client may not have this carried out, if it may not.
+    /// Returns the reason why the client may not have this request carried out, if it may not.
     fn denies_request(&self, request: &Request<'_>) -> Option<Denial> {
         let user = self.bound?;
         let counterparts = of_request(request);
@@ -263,7 +263,7 @@ impl<'i> Round<'_, '_, 'i> {
         ControlFlow::Break(None)
     }
 
-    /// As [`Self::deny`], in the binary protocol, where nobody can say who it is.
+    /// As [`Self::deny`], in the binary protocol, in which clients can't authenticate.
     pub(super) fn deny_binary(&mut self, packet: &Packet<'_>, consumed: usize) -> ControlFlow<Option<Next>> {
         let key = match &packet.request {
             binary::Request::Get(get) => Some(get.key),
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
     use tenancy::users::Users;
 
-    /// What a request is checked as.
+    /// Returns the commands as which a request is checked.
     fn counterparts(line: &str) -> String {
         let text = format!("{line}\r\n");
         let mut parser = Parser::new(Limits::default());

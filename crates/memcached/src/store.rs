@@ -178,7 +178,7 @@ impl<'c> Commands<'_, 'c> {
                 let Some(exptime) = vivify else { return Stored::Refused };
                 match self.seed(header, key, data, exptime) {
                     Some(outcome) => return outcome,
-                    // There is an item by now.
+                    // Another client has created the item meanwhile.
                     None => continue,
                 }
             };
@@ -215,7 +215,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// Creates the item that there was none of to extend; nothing where there is one by now.
+    /// Creates the missing item that is to be extended; nothing if another client has created it
+    /// meanwhile.
     fn seed(
         &mut self,
         header: &StoreHeader<'_>,

@@ -5,7 +5,7 @@ use base::rng::{Rng, seeded};
 
 use super::*;
 
-/// What is sent through a small socket buffer is what was appended, in order, however it was cut.
+/// A small socket buffer transmits the bytes that were appended, in order, however they are cut.
 #[test]
 fn the_stream_is_what_was_appended() {
     for seed in 0..20 {

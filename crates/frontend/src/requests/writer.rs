@@ -63,7 +63,8 @@ pub(super) struct Writer {
     /// None after it could not be written.
     pub(super) output: Option<Output>,
     pub(super) spare: Vec<Entry>,
-    /// How many dropped requests the server's log has not reported, and when it may report again.
+    /// Number of dropped requests that the server's log has not reported, and the time of the next
+    /// report.
     pub(super) untold: u64,
     pub(super) telling: Seldom,
 }

@@ -54,7 +54,7 @@ pub struct Over<'a> {
 pub struct Step {
     /// One of a fixed set: a client's name for an unknown command does not enter a span.
     pub name: &'static str,
-    /// When it began, on the monotonic clock.
+    /// Start, on the monotonic clock.
     pub began_nanos: u64,
     /// Its duration.
     pub took_nanos: u64,

@@ -13,7 +13,7 @@ use tenancy::latency::Spoken;
 use super::export::{self, Exporter};
 use super::{Over, Step};
 
-/// How often buffers are emptied, and spans that one holds.
+/// Interval at which buffers are emptied, and number of spans that a buffer holds.
 const SEND_EVERY: Duration = Duration::from_millis(500);
 pub(super) const BUFFERED: usize = 1_024;
 /// Commands of one turn that have spans of their own.
@@ -29,7 +29,7 @@ pub struct Sampled {
     slow_nanos: u64,
     /// The first of the slow commands.
     steps: Vec<Step>,
-    /// How many there were.
+    /// Number of all slow commands.
     slow: usize,
 }
 

@@ -23,7 +23,7 @@ pub struct Tls {
     pub config: Arc<ServerConfig>,
     /// The server's own certificate, without those that lead to its root.
     certificate: Vec<u8>,
-    /// When the first of the chain's certificates expires, Unix seconds.
+    /// Expiry time of the first of the chain's certificates to expire, Unix seconds.
     pub expires_secs: i64,
 }
 

@@ -52,7 +52,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// When a certificate in DER expires, Unix seconds.
+/// Returns the expiry time of a certificate in DER, Unix seconds.
 pub(super) fn expires_secs(certificate: &[u8]) -> Result<i64, String> {
     let (_, certificate) = X509Certificate::from_der(certificate)
         .map_err(|error| format!("a certificate in it cannot be read: {error}"))?;
