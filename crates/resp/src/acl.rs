@@ -35,7 +35,7 @@ impl<'c> Commands<'_, 'c> {
             return Err(Failure::new("NOAUTH Authentication required."));
         }
         let Err(denied) = identity.user.rules.check(spec, args) else { return Ok(()) };
-        // Who it is may always be said and asked, as in Redis.
+        // Commands for authentication are always allowed, as in Redis.
         if spec.has_flag("no_auth") {
             return Ok(());
         }

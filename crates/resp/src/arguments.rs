@@ -71,7 +71,7 @@ impl Unit {
     }
 }
 
-/// The end that a positive time of `unit` comes to.
+/// The expiry time at a positive time of `unit`.
 pub(super) fn positive_end(time: &[u8], unit: Unit, now_millis: u64, command: &str) -> Result<End, Failure> {
     let time = integer(time)?;
     let millis = if time > 0 { unit.millis(time, now_millis) } else { None };

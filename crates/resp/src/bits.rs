@@ -19,7 +19,7 @@ enum Overflow {
     Fail,
 }
 
-/// A number of so many bits.
+/// A number with this many bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Field {
     is_signed: bool,

@@ -51,7 +51,7 @@ pub(super) struct Watched {
     pub(super) key: Box<[u8]>,
     /// The token of its state when it was watched; `None` if there was no item.
     pub(super) token: Option<(u64, u32)>,
-    /// The connection has turned to another tenant since: it counts as changed.
+    /// The connection has switched to another tenant since: the key counts as changed.
     pub(super) is_elsewhere: bool,
 }
 
@@ -68,14 +68,14 @@ pub(super) struct Client {
     pub(super) is_executing: bool,
     /// It has asked for its own end, which comes after the reply.
     pub(super) is_leaving: bool,
-    /// When the present request, which had a wrong password, is answered.
+    /// Time at which the present request, which had a wrong password, is answered.
     pub(super) late: Option<Late>,
-    /// How it is told of changes, if it is.
+    /// Settings by which the client is notified of changes, if it is.
     pub(super) tracking: Option<Tracks>,
 }
 
 impl Client {
-    /// How many commands the transaction has, and their bytes.
+    /// Returns the number of commands in the transaction, and their bytes.
     pub(super) fn queued(&self) -> Option<(usize, usize)> {
         let transaction = self.transaction.as_ref()?;
         Some((transaction.count, transaction.requests.capacity()))

@@ -351,7 +351,7 @@ pub(super) fn flags_of(item: &ReadHandle<'_>) -> u32 {
     item.client_flags()
 }
 
-/// How an item with a string is told the end that `old` has.
+/// The expiry time and flags of `old`, for the item that replaces it.
 pub(super) fn stamp_of(old: Option<&ReadHandle<'_>>) -> Stamp {
     old.map_or(Stamp::new(None, 0), |old| Stamp { expires_at: old.expires_at(), client_flags: flags_of(old) })
 }

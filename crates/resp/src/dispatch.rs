@@ -115,7 +115,7 @@ impl<'i> Round<'_, '_, 'i> {
     /// Carries a command out while nobody else is in the key space.
     pub(super) fn exclusively(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Done {
         let gate = &self.commands.pool.gate;
-        // It would wait for a command that takes long.
+        // It would wait for a slow command.
         if !self.is_away && gate.is_long() {
             return Done::Long;
         }

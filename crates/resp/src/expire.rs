@@ -1,4 +1,4 @@
-//! When keys end: `EXPIRE`, `TTL`, `PERSIST` and their relatives.
+//! Expiration of keys: `EXPIRE`, `TTL`, `PERSIST` and their relatives.
 
 use frontend::deadline::Stamp;
 use millpond::ReadHandle;
@@ -7,7 +7,7 @@ use super::arguments::{End, Unit, arg, integer, is};
 use super::commands::{Change, Commands, flags_of};
 use super::writer::{Failure, Outcome, Writer};
 
-/// When an end is set.
+/// The conditions under which an expiry time is set.
 #[derive(Clone, Copy, Debug, Default)]
 struct Unless {
     absent_only: bool,

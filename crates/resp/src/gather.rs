@@ -16,7 +16,7 @@ use super::writer::{Failure, Writer};
 /// The most that an answer with a small value takes, with the head of an array before it.
 const MAX_SMALL_ANSWER_BYTES: usize = MIN_IN_PLACE_BYTES + 64;
 
-/// How a lookup is answered: as a value, with the head of an array of so many before it.
+/// The form of a lookup's answer: a value, with the head of an array of this length before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     pub(super) array: Option<u32>,
@@ -27,7 +27,7 @@ pub(super) struct Answer {
 }
 
 impl<'i> Round<'_, '_, 'i> {
-    /// Gathers the keys of a `GET`, or of an `MGET` of so many.
+    /// Gathers the keys of a `GET`, or of an `MGET` of this many.
     pub(super) fn gather(&mut self, input: &'i [u8], consumed: usize, array: Option<u32>) -> Option<Next> {
         if self.hands_over() && self.parser.arg_count() > MOST_ARGS {
             return self.answer_batch().or_else(|| {

@@ -321,7 +321,7 @@ impl<'c> Commands<'_, 'c> {
     }
 }
 
-/// How often each error was an answer, since the last reset.
+/// Returns the counts of each error since the last reset.
 fn errors(counters: &ListenerCounters) -> impl Iterator<Item = u64> {
     (0..ERROR_CODES.len()).map(|code| counters.errors_since_reset(code))
 }

@@ -1,5 +1,4 @@
-//! `LATENCY`: how long commands took, and requests that took too long. A client sees those of its
-//! own tenant.
+//! `LATENCY`: the latency of commands, and slow requests. A client sees those of its own tenant.
 
 use std::fmt::Write as _;
 
@@ -77,7 +76,7 @@ impl<'c> Commands<'_, 'c> {
         self.events().find(|(event, _)| event.name().as_bytes() == name)
     }
 
-    /// How long calls took: of all commands that were called, or of those that are named.
+    /// Writes the latency histograms of all commands that were called, or of those that are named.
     fn tell_histograms(&self, names: &[&[u8]], w: &mut Writer<'_, 'c>) {
         let figures = self.figures_seen();
         let wanted: Vec<usize> = if names.is_empty() {
@@ -138,8 +137,8 @@ impl<'c> Commands<'_, 'c> {
     }
 }
 
-/// How long requests took, a column for each second in which one was slow, with how long ago that
-/// was below.
+/// Draws the latency of requests, a column for each second in which one was slow, with the age of
+/// that second below.
 fn graph(event: Event, series: &Series, now_secs: u32) -> String {
     let millis = || series.spikes.iter().map(|spike| spike.millis);
     let (high, low) = (millis().max().unwrap_or(0), millis().min().unwrap_or(0));

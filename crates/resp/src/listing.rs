@@ -54,11 +54,11 @@ impl Found {
 enum Wanted {
     /// All keys that match.
     Keys(Found),
-    /// Those among so many keys, within so many chunks.
+    /// The matching keys among the next `left` items, within `chunks` chunks.
     Part { found: Found, wanted_type: Option<Vec<u8>>, left: usize, chunks: u32 },
-    /// How many there are.
+    /// The number of keys.
     Count(u64),
-    /// One of them, each with as much chance as any other: of so many that were seen, this one.
+    /// One of them, each with the same chance: `chosen` of the `seen` so far.
     Any { seen: u64, chosen: Vec<u8> },
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Listing<'c> {
     /// Which command it is of, and what the slow log would have of that.
     number: usize,
     said: Vec<Vec<u8>>,
-    /// How long its turns have taken.
+    /// Time that its turns have taken, in nanoseconds.
     nanos: u64,
 }
 
@@ -89,7 +89,7 @@ impl<'c> Listing<'c> {
         }
     }
 
-    /// Goes on to the next item within so many chunks.
+    /// Advances to the next item within `chunks` chunks.
     fn step(&mut self, chunks: &mut u32) -> Step<'c> {
         let Wanted::Part { left, chunks: all, .. } = &mut self.wanted else { return self.items.step(chunks) };
         if *left == 0 || *all == 0 {
@@ -195,8 +195,8 @@ impl<'c> Commands<'_, 'c> {
         false
     }
 
-    /// Goes on with a walk, past so many chunks at most, and answers at its end. Says whether it is
-    /// over.
+    /// Continues a walk past at most `chunks` chunks, and answers at its end. Returns whether the
+    /// walk is over.
     pub(super) fn continue_listing(
         &mut self,
         listing: &mut Listing<'c>,
@@ -275,7 +275,7 @@ impl<'c> Commands<'_, 'c> {
         Ok(())
     }
 
-    /// How many keys there are by the counts, where they are too many to be walked over.
+    /// Returns the number of keys by the counters, if there are too many to be walked over.
     fn counted(&self) -> Option<u64> {
         let pool = self.shared.cache.pool_stats(self.pool.id).ok()?;
         let chunks = pool.sum(|class| class.chunks);

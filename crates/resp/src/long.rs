@@ -1,8 +1,8 @@
-//! Which commands take long: those that others should not wait for.
+//! The slow commands: those that others should not wait for.
 //!
-//! Known before they are carried out, by what they would look at: the commands that Redis calls
-//! slow, since they look at all of a collection, by the bytes of it; others by how many keys or
-//! entries they name.
+//! They are known before they are carried out, by the data that they would look at: the commands
+//! that Redis calls slow, since they look at all of a collection, by the bytes of it; others by the
+//! number of keys or entries that they name.
 
 use protocol::resp::commands::{Cost, Spec};
 

@@ -99,7 +99,7 @@ impl Commands<'_, '_> {
         self.sampled.as_ref().map(|_| self.shared.clock.monotonic_nanos())
     }
 
-    /// Has a command traced that took long, in a turn that is.
+    /// Traces a slow command, in a turn that is traced.
     #[inline]
     pub(super) fn trace(&mut self, args: &[&[u8]], began_nanos: u64) {
         if self.sampled.is_some() {
@@ -110,8 +110,8 @@ impl Commands<'_, '_> {
         }
     }
 
-    /// As [`Self::trace`], for what is no single command: so many lookups that were made together,
-    /// or a part of a listing.
+    /// As [`Self::trace`], for a step that isn't a single command: `lookups` lookups that were made
+    /// together, or a part of a listing.
     pub(super) fn trace_step(
         &mut self,
         name: &'static str,

@@ -23,12 +23,12 @@ use super::listing::Listing;
 use super::timing::Gathered;
 use super::writer::{Failure, Writer};
 
-/// Below so much time in the slow log lookups are timed one by one. Together they take less.
+/// Threshold of the slow log below which lookups are timed one by one. Together they take less.
 const MIN_GATHERED_NANOS: u64 = 1_000_000;
 /// Arguments that are gathered without an allocation.
 const FEW: usize = 8;
 
-/// How a request went.
+/// The outcome of a request.
 pub(super) enum Done {
     /// It was answered.
     Yes,
@@ -36,7 +36,7 @@ pub(super) enum Done {
     Ends(Next),
     /// The key space is closed: it is to be asked again.
     Later,
-    /// It takes long: it is to be asked again where nobody waits for it.
+    /// The request is slow: it is to be asked again where nobody waits for it.
     Long,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Round<'a, 'c, 'i> {
     /// The position of the next request.
     pub(super) position: usize,
     pub(super) answered: usize,
-    /// When it began, in nanoseconds, where there is an end to it.
+    /// Start of the round, in nanoseconds, if its time is limited.
     pub(super) began: Option<u64>,
     /// The time at which the last request was answered, where nothing was done since, in
     /// nanoseconds.
@@ -72,8 +72,8 @@ pub(super) struct Round<'a, 'c, 'i> {
 }
 
 impl<'i> Round<'_, '_, 'i> {
-    /// Runs as the connection `id`, and says what that came to, and whose account the next turn is
-    /// to be of, where that is another.
+    /// Runs as the connection `id`. Returns the outcome, and the account charged for the next turn,
+    /// if that is another.
     pub(super) fn carry_out(mut self, id: u64) -> (Turn, Option<Arc<Account>>) {
         let next = self.run_as(id);
         (Turn { consumed: self.position, answered: self.answered, next }, self.moves_to)
@@ -238,7 +238,7 @@ impl<'i> Round<'_, '_, 'i> {
         Next::Hold
     }
 
-    /// Ends the turn: the request at the front, of which so many bytes were parsed, goes on as
+    /// Ends the turn: the request at the front, of which `parsed` bytes were parsed, continues as
     /// another tenant.
     pub(super) fn move_on(&mut self, parsed: usize) -> Next {
         self.parser.restart();

@@ -24,7 +24,7 @@ use super::listing::Listing;
 use super::round::Round;
 use super::timing::Gathered;
 
-/// The longest argument of a client that has not said who it is, as in Redis.
+/// The longest argument of an unauthenticated client, as in Redis.
 const MAX_UNAUTHENTICATED_BULK_BYTES: usize = 16 << 10;
 
 /// The RESP side of one connection.
@@ -161,7 +161,7 @@ impl<'c> Session<'c> {
             listing,
             ..
         } = self;
-        // A command may turn to another tenant; the next turn is then that one's.
+        // A command may switch to another tenant; the next turn is then that one's.
         let own = Arc::clone(home);
         let account = elsewhere.as_ref().unwrap_or(&own);
         let directory = info.listener.by_prefix.then(|| shared.directory());
@@ -210,8 +210,8 @@ impl<'c> Session<'c> {
         turn
     }
 
-    /// Takes over what the user may do by now, and limits that have changed, or that are others now
-    /// that it is known who asks. False: the user is no more.
+    /// Applies changes of the user's rules and of limits, and the limits that follow from
+    /// authentication. Returns false if the user no longer exists.
     fn refresh(&mut self, users: &Users, settings: &Settings) -> bool {
         if !self.identity.refresh(users) {
             return false;

@@ -20,7 +20,7 @@ pub(super) enum Condition {
     Present,
 }
 
-/// How a value is set.
+/// The options of a `SET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SetOptions {
     pub(super) condition: Condition,

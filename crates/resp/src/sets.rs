@@ -16,7 +16,7 @@ pub(super) const MAX_LOOKS: usize = 1 << 20;
 /// Bytes of members that one command may gather from several sets.
 pub(super) const MAX_GATHERED_BYTES: usize = 16 << 20;
 
-/// How sets are put together.
+/// The operation that combines sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Together {
     Union,
@@ -35,7 +35,7 @@ impl Budget {
         Self { looks: MAX_LOOKS, bytes: MAX_GATHERED_BYTES }
     }
 
-    /// Counts so many members, of so many bytes.
+    /// Charges for this many members and bytes.
     pub(super) fn spend(&mut self, members: usize, bytes: usize) -> Outcome {
         let looks = self.looks.checked_sub(members);
         let bytes = self.bytes.checked_sub(bytes);

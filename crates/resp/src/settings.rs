@@ -1,4 +1,4 @@
-//! `CONFIG` and `SLOWLOG`: settings by Redis's names and by our own, and requests that took long.
+//! `CONFIG` and `SLOWLOG`: settings by Redis's names and by our own, and slow requests.
 
 use config::change;
 use config::edit::lay_over;
@@ -81,7 +81,7 @@ impl<'c> Commands<'_, 'c> {
             let value = self
                 .own_name(alias)
                 .and_then(|own| all.iter().find(|(path, _)| *path == own).map(|(_, value)| value.clone()));
-            // Where it is left to the server, what that comes to is told.
+            // If the server chooses the value, the reply is the chosen value.
             let value = match *alias {
                 "maxmemory" => {
                     let pools = self.shared.pools_seen_by(&self.account.tenant);

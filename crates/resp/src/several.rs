@@ -53,7 +53,7 @@ impl<'i> Round<'_, '_, 'i> {
         if self.is_away { self.exclusively(spec, args) } else { Done::Later }
     }
 
-    /// Begins with an `MGET` of so many keys, if it is one that is answered as a whole. `Err` ends
+    /// Begins with an `MGET` of `keys` keys, if it is one that is answered as a whole. `Err` ends
     /// the turn.
     pub(super) fn begin_whole(&mut self, keys: usize) -> Result<Option<Whole>, Next> {
         if !(2..=TOGETHER).contains(&keys) || *self.answered_keys > 0 {

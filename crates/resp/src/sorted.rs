@@ -24,7 +24,7 @@ use self::together::Then;
 const SORTED: CollectionKind = CollectionKind::Sorted;
 const NO_SCORE: Failure = Failure::new("ERR resulting score is not a number (NaN)");
 
-/// How scores are given.
+/// The options of adding members with scores.
 #[derive(Clone, Copy, Debug, Default)]
 struct AddOptions {
     absent_only: bool,

@@ -1,4 +1,5 @@
-//! Which tenant a connection is: `SELECT`, and what becomes of a connection that turns to another.
+//! The tenant of a connection: `SELECT`, and the state of a connection that switches to another
+//! tenant.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ impl Commands<'_, '_> {
             || may_turn_to(&self.identity.user, &self.info.listener.accounts, tenant)
     }
 
-    /// Turns to the tenant with the database; 0 is the connection's own.
+    /// Switches to the tenant with the database; 0 is the connection's own.
     pub(super) fn select(&mut self, number: u32) -> Outcome {
         let account = if number == 0 {
             self.home()
@@ -105,7 +106,7 @@ impl Commands<'_, '_> {
                 "CROSSSLOT Keys of a transaction are of several tenants, by their prefixes",
             ));
         }
-        // As when it turns to another by `SELECT`.
+        // As when it switches to another by `SELECT`.
         self.client.watched.iter_mut().for_each(|watched| watched.is_elsewhere = true);
         Ok(Some(account))
     }

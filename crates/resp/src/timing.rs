@@ -71,7 +71,7 @@ impl Commands<'_, '_> {
         self.counters.times.add(number, nanos, 1, self.shared.cache.ledger());
         let is_fast = SPECS.get(number).is_some_and(|spec| spec.has_flag("fast"));
         self.note_spike(if is_fast { Event::FastCommand } else { Event::Command }, nanos);
-        // Of a transaction the slow log has the commands that took long, as Redis's does.
+        // Of a transaction the slow log has the slow commands, as Redis's does.
         if number != EXEC {
             self.note_slow(args, nanos);
         }

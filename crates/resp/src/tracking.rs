@@ -24,7 +24,7 @@ pub(super) enum Which {
     OptOut,
 }
 
-/// How a client tracks.
+/// The tracking settings of a client.
 #[derive(Clone, Default)]
 pub(super) struct Tracks {
     which: Which,
@@ -108,7 +108,7 @@ fn options(words: &[&[u8]], commands: &Commands<'_, '_>) -> Result<(bool, Tracks
         return Err(Failure::new("ERR PREFIX option requires BCAST mode to be enabled"));
     }
     if is_broadcast && !commands.identity.user.rules.has_all_keys() {
-        // It would be told of keys that it may not read.
+        // It would receive notifications of keys that it may not read.
         return Err(Failure::new("NOPERM this user has no permissions to track all keys with a prefix"));
     }
     tracks.which = which(before, is_broadcast, (is_in, is_out))?;
@@ -350,7 +350,8 @@ impl<'c> Commands<'_, 'c> {
         Ok(())
     }
 
-    /// Why a command cannot be carried out while a connection that speaks RESP2 has subscribed.
+    /// Returns the reason why a command isn't allowed while a connection that speaks RESP2 has
+    /// subscribed.
     pub(super) fn forbidden_by_subscription(&self, spec: &Spec, args: &[&[u8]]) -> Option<Failure> {
         let allowed = matches!(
             spec.command,

@@ -20,7 +20,7 @@ pub(super) enum By {
 struct Wanted<'a> {
     range: Range<'a>,
     is_reverse: bool,
-    /// How many are passed over, and how many are taken then; below zero: none, and all.
+    /// Number of members to skip, and number to take then; below zero: none, and all.
     limit: (i64, i64),
     with_scores: bool,
 }
