@@ -130,7 +130,7 @@ def judge(suite, outcomes, exceptions, complaints):
             complaints.append(f"{suite.name} on {server}: {ran} tests ran, not {suite.tests}")
     if millpond is None:
         return 0
-    # Without the reference in this run, what Millpond ran is all that can be judged.
+    # Without the reference in this run, only the tests that Millpond ran can be compared.
     must_pass = [test for test, outcome in (reference or millpond).items() if outcome in ("pass" if reference else "pass fail")]
     needed = 0
     for test in sorted(must_pass):

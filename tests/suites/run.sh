@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Judges a server by the test suites of others: runs each on memcached 1.6.18 and on Millpond, and compares test by test.
+# Tests a server by the test suites of others: runs each on memcached 1.6.18 and on Millpond, and compares test by test.
 #
 #   tests/suites/run.sh                      all suites, both servers
 #   tests/suites/run.sh gomemcache pylibmc   some of them
@@ -8,7 +8,7 @@
 #
 # Needs Linux, and root (or user namespaces): every run has a network namespace of its own, where nothing is reachable but the
 # server under test. What a suite needs is installed by name from Debian, PyPI, npm, Maven Central, crates.io and the Go module proxy,
-# into `target/suites`. MILLPOND_BIN names the server to judge; without it `target/release/millpond` is built.
+# into `target/suites`. MILLPOND_BIN names the server to test; without it `target/release/millpond` is built.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The crate `redis` (redis-rs), by its own tests of commands and types. They start `redis-server` by way of `redis-test`, which is named in
+# The crate `redis` (redis-rs), by its own tests of commands and types. They start `redis-server` through `redis-test`, which is named in
 # the project's workspace but not in what crates.io holds.
 version="redis-rs 0.32.7 (crates.io)"
 tests=193
