@@ -30,9 +30,9 @@ use crate::release::{Taking, Why};
 use crate::sizes::Sizes;
 use crate::watch::{EventKind, EventResult, Timed, Wanted};
 
-/// How often an allocation that finds nothing looks again after other threads took slabs from
-/// classes, and how long it waits for that each time. They may wait for items that this very thread
-/// holds, so it is not for as long as they need.
+/// Number of times an allocation that finds nothing looks again after other threads took slabs from
+/// classes, and how long it waits for that each time. Those threads may wait for items that this
+/// very thread holds, so it does not wait for as long as they need.
 const MOST_ROUNDS: u32 = 8;
 const PATIENCE: Duration = Duration::from_millis(20);
 /// The part of the limit that classes take at most, besides their chunks, before items are put into
@@ -259,9 +259,9 @@ impl Core {
         if self.ledger.free() < bytes { Err(no_chunk(pool, sizes, place)) } else { Ok(place) }
     }
 
-    /// Whether all that is not chunks would take over three quarters of the limit with one more
-    /// class of the pool, which has some: a quarter is for chunks, whoever keeps classes that have
-    /// left from being freed.
+    /// Returns whether the pool has classes, and all that is not chunks would take over three
+    /// quarters of the limit with one more: a quarter is for chunks, whatever keeps classes that
+    /// have left from being freed.
     fn is_full_of_classes(&self, pool: &Pool) -> bool {
         pool.used_classes().next().is_some() && !self.leaves_room_for_chunks(Class::bytes_with(pool.policy()))
     }
@@ -277,13 +277,13 @@ impl Core {
         self.ledger.part(Part::Fixed) + self.ledger.part(Part::Queues)
     }
 
-    /// What all that is not chunks would take with one more class of the pool, in bytes.
+    /// Returns what all that is not chunks would take with one more class of the pool, in bytes.
     fn class_bytes_with(&self, pool: &Pool) -> u64 {
         self.bytes_besides_chunks() + Class::bytes_with(pool.policy())
     }
 
-    /// Whether all that is not chunks would take no more than this part of the limit with one more
-    /// class of the pool, once classes that have left are freed.
+    /// Returns whether all that is not chunks would take no more than this part of the limit with
+    /// one more class of the pool, once classes that have left are freed.
     pub(crate) fn has_room_for_class(&self, pool: &Pool, part: u64) -> bool {
         self.class_bytes_with(pool) <= self.ledger.limit() / part + self.pools.retired_class_bytes()
     }

@@ -51,13 +51,13 @@ pub struct ReadOnlyCache {
     files: Onlooker,
     clock: Clock,
     copies: Copies,
-    /// Where the last walk found items, by the hash of their key.
+    /// Places where the last walk found items, by the hash of their key.
     index: Vec<Place>,
     /// By pool, as the last walk found them.
     keyspaces: HashMap<u16, u16>,
 }
 
-/// Where a key's item was.
+/// The place of a key's item.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     hash: u64,
@@ -71,7 +71,7 @@ struct Place {
 pub struct AttachedPool {
     /// Its number.
     pub number: u16,
-    /// Whether it has keys of its own.
+    /// True if it has keys of its own.
     pub own_keys: bool,
     /// Its memory by the size of its chunks, both in bytes, ascending.
     pub classes: Vec<(u32, u64)>,
@@ -79,7 +79,7 @@ pub struct AttachedPool {
 }
 
 impl AttachedPool {
-    /// Whether this is its name.
+    /// Returns whether this is its name.
     pub fn is_named(&self, name: &str) -> bool {
         self.name_hash == name_hash(name)
     }
@@ -124,32 +124,32 @@ impl<'a> Seen<'a> {
         self.copied.used_bytes()
     }
 
-    /// How many links its chain has, about.
+    /// Returns the number of links of its chain, about.
     pub fn links(&self) -> u32 {
         self.copied.links()
     }
 
-    /// Whether its value is longer than a chunk, and lies in its links.
+    /// Returns whether its value is longer than a chunk, and lies in its links.
     pub fn is_long(&self) -> bool {
         self.copied.is_long()
     }
 
-    /// Whether it is a structured item, which has no value.
+    /// Returns whether it is a structured item, which has no value.
     pub fn is_structured(&self) -> bool {
         self.copied.has_tail()
     }
 
-    /// When it was made, Unix seconds.
+    /// Returns the time at which it was made, in Unix seconds.
     pub fn created_at(&self) -> u32 {
         self.copied.created()
     }
 
-    /// When it expires, Unix seconds; `None` = never.
+    /// Returns its expiry time, in Unix seconds; `None` = never.
     pub fn expires_at(&self) -> Option<u32> {
         Some(self.copied.expiry()).filter(|time| *time != 0)
     }
 
-    /// When it was last found, Unix seconds, of items with a tag.
+    /// Returns the time at which it was last found, in Unix seconds, for items with a tag.
     pub fn last_access(&self) -> Option<u32> {
         self.copied.last_access()
     }
@@ -159,30 +159,30 @@ impl<'a> Seen<'a> {
         self.copied.tag().map(|(cas, client_flags)| ItemTag { cas, client_flags })
     }
 
-    /// Whether it was ever found.
+    /// Returns whether it was ever found.
     pub fn was_fetched(&self) -> bool {
         self.copied.is_fetched()
     }
 }
 
-/// What [`ReadOnlyCache::find`] found: a copy.
+/// An item that [`ReadOnlyCache::find`] found: a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// The value, as in [`Seen::value`].
     pub value: Vec<u8>,
-    /// When it was made, Unix seconds.
+    /// The time at which it was made, in Unix seconds.
     pub created_at: u32,
-    /// When it expires, Unix seconds; `None` = never.
+    /// Its expiry time, in Unix seconds; `None` = never.
     pub expires_at: Option<u32>,
     /// The tag, if it was made with one.
     pub tag: Option<ItemTag>,
-    /// How many links its chain has, about.
+    /// The number of links of its chain, about.
     pub links: u32,
-    /// Whether the value is longer than a chunk, and lies in the links: then it is not here.
+    /// True if the value is longer than a chunk, and lies in the links: then it is not here.
     pub is_long: bool,
 }
 
-/// What a walk met.
+/// Counts of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
     /// Items that were shown.
@@ -199,7 +199,7 @@ pub struct Walked {
     pub changing_runs: u64,
 }
 
-/// What was flushed in a key space: its words ([`crate::keyspace`]).
+/// The flushes of a key space: its words ([`crate::keyspace`]).
 #[derive(Clone, Copy)]
 struct Flush {
     before: u64,
@@ -262,10 +262,10 @@ impl ReadOnlyCache {
         Error::with_source(ErrorKind::System, context, error)
     }
 
-    /// Whether the cache's files were removed: what is seen then does not change any more.
+    /// Returns whether the cache's files were removed: what is seen then does not change any more.
     ///
     /// # Errors
-    /// [`ErrorKind::System`] where the system does not tell.
+    /// [`ErrorKind::System`] if the system does not tell.
     pub fn is_removed(&self) -> Result<bool, Error> {
         self.files.is_removed().map_err(|error| self.failed(error))
     }

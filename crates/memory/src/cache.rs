@@ -1,4 +1,4 @@
-//! The cache itself: what is shared, and how pools come to be.
+//! The cache itself: what its clones share, and how pools are added.
 
 mod validate;
 
@@ -51,7 +51,7 @@ pub struct Cache {
     core: Arc<Core>,
 }
 
-/// What all clones share.
+/// The state that all clones share.
 pub(crate) struct Core {
     /// Itself, for handles that keep it alive.
     pub(crate) me: Weak<Core>,
@@ -72,7 +72,7 @@ pub(crate) struct Core {
     /// The pool that was added first, and its key space.
     pub(crate) first_keys: FirstKeys,
     names: Mutex<HashMap<String, PoolId>>,
-    /// What outlives the process, where something does.
+    /// The state that outlives the process, if any does.
     pub(crate) kept: Option<Kept>,
     pub(crate) sharing: Mutex<Sharing>,
     pub(crate) unclaimed: Mutex<Unclaimed>,
@@ -88,7 +88,7 @@ pub(crate) struct Core {
     /// counted one by one or together.
     pub(crate) chunks: AtomicU64,
     pub(crate) metadata_x100: AtomicU64,
-    /// What queues and ghosts of all classes will yet take of that, in bytes.
+    /// Memory that queues and ghosts of all classes will yet take of that, in bytes.
     pub(crate) awaited_bytes: AtomicU64,
     /// Vacant memory of all pools.
     pub(crate) vacant: Sum,
@@ -99,7 +99,7 @@ pub(crate) struct Core {
     pub(crate) tune_turn: Turn,
     /// Pools that are being removed.
     pub(crate) removals: AtomicU64,
-    /// Whether a pool has wanted a slab in vain, or was held back for another one, since memory was
+    /// True if a pool has wanted a slab in vain, or was held back for another one, since memory was
     /// last shared out.
     pub(crate) is_short: AtomicBool,
     /// Items that were removed with their pools.
@@ -180,8 +180,8 @@ fn default_max_memory(config: &CacheConfig, memory: u64) -> u64 {
     if is_there { machine.max(memory) } else { memory }
 }
 
-/// Slabs for so much memory: one for each part of a slab's length, and a few more, as units of
-/// split slabs may be without memory.
+/// Returns the number of slabs for this much memory: one for each part of a slab's length, and a
+/// few more, as units of split slabs may be without memory.
 fn slabs_for(memory: u64) -> u32 {
     let slabs = memory.div_ceil(SLAB_BYTES as u64);
     (slabs + slabs / SPARE_PART + 1).min(1 << 16) as u32
@@ -214,7 +214,7 @@ impl Cache {
         ledger.charge(Part::Slabs, arena.bytes());
         // The smallest item takes a chunk of 64 bytes.
         let max_entries = u64::from(max_slabs) * (SLAB_BYTES as u64 / u64::from(slab::MIN_CHUNK_BYTES));
-        // What was left behind is all to find a place.
+        // All chunks that were left behind must find a place.
         let entries = (unclaimed.chunks() + unclaimed.chunks() / 16).max(INITIAL_ENTRIES);
         let index = Index::new(entries, max_entries, Arc::clone(&ledger)).map_err(system)?;
         let keyspaces: Box<[_]> = (0..=MAX_POOLS).map(|_| OnceLock::new()).collect();
@@ -281,8 +281,8 @@ impl Cache {
         Self { maintenance: None, core: Arc::clone(&self.core) }
     }
 
-    /// What the thread has done that [`Self::maintained`] started. `None`: this cache was made
-    /// without it.
+    /// Returns what the thread that [`Self::maintained`] started has done. `None`: this cache was
+    /// made without it.
     pub fn maintenance_status(&self) -> Option<MaintenanceStatus> {
         self.maintenance.as_ref().map(|thread| thread.status())
     }
@@ -463,7 +463,7 @@ impl Core {
         }
     }
 
-    /// Counts the chunks of a run that came to a class with `policy`.
+    /// Counts the chunks of a run that a class with `policy` got.
     pub(crate) fn add_chunks(&self, chunks: u64, policy: PolicyKind) {
         self.chunks.fetch_add(chunks, Ordering::Relaxed);
         self.metadata_x100.fetch_add(metadata_x100_of(chunks, policy), Ordering::Relaxed);

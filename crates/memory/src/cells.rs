@@ -13,7 +13,7 @@ use bytemuck::Pod;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
-/// What came of looking at words that others may be writing to.
+/// The result of looking at words that others may be writing to.
 pub type Look<T> = Result<T, Corrupt>;
 
 const WORD: usize = size_of::<u32>();
@@ -28,7 +28,7 @@ pub const fn words_for(bytes: usize) -> usize {
 pub struct Cells<'a>(pub &'a [AtomicU32]);
 
 impl<'a> Cells<'a> {
-    /// How many words there are.
+    /// Returns the number of words.
     #[inline]
     pub fn len(self) -> usize {
         self.0.len()
@@ -105,8 +105,8 @@ impl<'a> Cells<'a> {
         }))
     }
 
-    /// How the bytes that begin with word `at`, `len` of them, compare with `other`. What follows
-    /// them in their last word is zero.
+    /// Compares the `len` bytes that begin with word `at` with `other`. What follows them in their
+    /// last word is zero.
     pub fn compare(self, at: usize, len: usize, other: &[u8]) -> Look<std::cmp::Ordering> {
         for (word, bytes) in self.span(at, len)?.iter().zip(other.chunks(WORD)) {
             let mut all = [0; WORD];

@@ -120,7 +120,7 @@ impl<'c> LinkHandle<'c> {
         unsafe { self.item.link_value() }
     }
 
-    /// Whether it still is in its chain.
+    /// Returns whether it still is in its chain.
     pub fn is_current(&self) -> bool {
         self.item.state().is_indexed()
     }
@@ -186,7 +186,8 @@ impl<'c> Links<'c> {
         Self { core, parent, tag, at: if chained { At::Start } else { At::End } }
     }
 
-    /// Where to go on, and how many links are left from there. Called with the chain's lock held.
+    /// Returns the link to go on with, and the number of links from there on. Called with the
+    /// chain's lock held.
     fn upcoming(&self) -> Option<(ItemPtr, u32)> {
         let core = self.core;
         // SAFETY: somebody holds or owns the item, and the lock is held.
@@ -248,7 +249,7 @@ impl std::fmt::Debug for Links<'_> {
     }
 }
 
-/// What can be done with the chain of an item, for [`ReadHandle`] and [`WriteHandle`] alike.
+/// Methods for the chain of an item, for [`ReadHandle`] and [`WriteHandle`] alike.
 macro_rules! chain_methods {
     () => {
         /// Makes a link for this item's chain, in the item's pool, with room for `len` bytes. It is
@@ -290,20 +291,21 @@ macro_rules! chain_methods {
             if core.is_open(ptr) { core.replace_link(ptr, old, new) } else { Err(new) }
         }
 
-        /// What is chained to it, the latest first.
+        /// Returns the links that are chained to it, the latest first.
         pub fn links(&self) -> Links<'_> {
             let (core, ptr) = self.parts();
             Links::of(core, ptr)
         }
 
-        /// How many links are chained to it.
+        /// Returns the number of links that are chained to it.
         pub fn link_count(&self) -> u32 {
             let (core, ptr) = self.parts();
             core.link_count(ptr)
         }
 
-        /// Whether links can be chained to it. Not to a [long value](crate::Cache::allocate_value),
-        /// which lies in links of its own: those can be read, and stay as they are.
+        /// Returns whether links can be chained to it: not to a
+        /// [long value](crate::Cache::allocate_value), which lies in links of its own: those can be
+        /// read, and stay as they are.
         pub fn is_chainable(&self) -> bool {
             let (core, ptr) = self.parts();
             core.is_open(ptr)

@@ -29,12 +29,12 @@ use crate::wheel::Wheel;
 
 /// A size class of a pool.
 pub(crate) struct Class {
-    /// What its slabs are marked with.
+    /// The mark of its slabs.
     pub(crate) info: SlabInfo,
     pub(crate) inner: Mutex<Inner>,
     pub(crate) rule: HitRule,
     pub(crate) counters: Counters<COUNTERS>,
-    /// What the hits of each queue were when the policy was last changed.
+    /// The hits of each queue when the policy was last changed.
     hits_before: [AtomicU64; MAX_QUEUES],
     /// For how long the item that was evicted last had not been used, in seconds; where that is not
     /// known, since it was made.
@@ -43,23 +43,23 @@ pub(crate) struct Class {
     pub(crate) stock: Stock<ItemPtr>,
     /// Hooks that are called when its items end.
     pub(crate) life: Option<Arc<Life>>,
-    /// How many chunks a thread takes at once, from the chunks of the class and the threads that
-    /// have a magazine.
+    /// Number of chunks that a thread takes at once, from the chunks of the class and the threads
+    /// that have a magazine.
     batch: AtomicU32,
     chunks: AtomicU64,
     threads: AtomicU32,
     /// The run that is being emptied: its name, and its units below; [`NO_RUN`] = none.
     leaving: AtomicU64,
-    /// When something of it may be due, as [`Upkeep`] says; and what of its pool is.
+    /// The time at which something of it may be due, as [`Upkeep`] says; and the marks of its pool.
     reap_at: AtomicU32,
     pub(crate) upkeep: Arc<Upkeep>,
-    /// What it was charged for besides queues and ghosts, in bytes.
+    /// Memory that it was charged for besides queues and ghosts, in bytes.
     fixed_bytes: AtomicU64,
     /// The place among its runs from which on one to release is looked for.
     pub(crate) release_from: AtomicU32,
-    /// Whether it is among those that have no run, or had none a while ago ([`crate::idle`]).
+    /// True if it is among those that have no run, or had none a while ago ([`crate::idle`]).
     pub(crate) is_noted_idle: AtomicBool,
-    /// Whether it had to evict while it has less than its share, or while memory lies idle
+    /// True if it had to evict while it has less than its share, or while memory lies idle
     /// ([`Core::feed`]).
     pub(crate) is_starved: AtomicBool,
     /// True if it has given out its last free chunk while others have vacant ones.
@@ -72,18 +72,18 @@ const NO_RUN: u64 = 0;
 
 const _: () = assert!(evict::PLACE_BITS == ChunkNumber::BITS, "an entry's place is a chunk's number");
 
-/// What the lock of a class protects.
+/// The part of a class that its lock protects.
 pub(crate) struct Inner {
     pub(crate) chunks: Chunks,
     pub(crate) policy: Policy,
-    /// When items expire, once one of them does.
+    /// The expiry times of its items, once one of them has one.
     pub(crate) wheel: Option<Box<Wheel>>,
     /// Chunks of the runs that it got since it last had no free one: it is about to use them
     /// ([`crate::vacant`]).
     pub(crate) filling: u64,
     /// The free chunks of a run that is being emptied.
     pub(crate) leaving: Option<Withheld>,
-    /// Whether the class has left its pool, and takes no run any more ([`crate::idle`]).
+    /// True if the class has left its pool, and takes no run any more ([`crate::idle`]).
     pub(crate) is_gone: bool,
     queue_bytes: usize,
     ghost_bytes: usize,
@@ -91,7 +91,7 @@ pub(crate) struct Inner {
     /// items, in bytes.
     rate_x100: u64,
     base_bytes: usize,
-    /// What queues and ghosts will yet take when all chunks are in use, as counted in
+    /// Memory that queues and ghosts will yet take when all chunks are in use, as counted in
     /// [`Core::awaited_bytes`].
     awaited: u64,
 }
@@ -157,7 +157,7 @@ impl Class {
         u64::from(least_units(self.info.chunk_bytes)) * UNIT_BYTES as u64
     }
 
-    /// How many chunks a thread takes at once.
+    /// Returns the number of chunks that a thread takes at once.
     #[inline]
     pub(crate) fn batch(&self) -> u32 {
         self.batch.load(Ordering::Relaxed)
@@ -176,7 +176,7 @@ impl Class {
         self.set_batch();
     }
 
-    /// How many chunks the class has.
+    /// Returns the number of chunks of the class.
     pub(crate) fn chunks(&self) -> u64 {
         self.chunks.load(Ordering::Relaxed)
     }
@@ -196,8 +196,8 @@ impl Class {
         }
     }
 
-    /// Whether something may be due. If so, whoever asks looks, and says when the next is due; else
-    /// the pool is told when that is.
+    /// Returns whether something may be due. If so, the caller looks, and says when the next is
+    /// due; if not, this tells the pool when that is.
     pub(crate) fn take_due(&self, now: u32) -> bool {
         let at = self.reap_at.load(Ordering::Relaxed);
         if at > now {
@@ -233,7 +233,7 @@ impl Class {
         std::mem::replace(&mut inner.leaving, withheld)
     }
 
-    /// What it has been charged for, in bytes.
+    /// Returns the memory that it has been charged for, in bytes.
     pub(crate) fn billed_bytes(&self) -> u64 {
         let inner = self.inner.lock();
         (inner.queue_bytes + inner.ghost_bytes) as u64 + self.fixed_bytes.load(Ordering::Relaxed)
@@ -251,14 +251,14 @@ impl Class {
         self.magazines.end_bill(ledger);
     }
 
-    /// How many items are in the index; exact when nobody changes that.
+    /// Returns the number of its items in the index; exact if no thread changes that.
     pub(crate) fn items(&self) -> u64 {
         let sum =
             |counters: &[usize]| counters.iter().map(|counter| self.counters.sum(*counter)).sum::<u64>();
         sum(&[INSERTS, MOVED_IN]).saturating_sub(sum(&[EVICTIONS, EXPIRED, REMOVED, REPLACED, MOVED_OUT]))
     }
 
-    /// How many links are in a chain.
+    /// Returns the number of its links in chains.
     pub(crate) fn links(&self) -> u64 {
         self.counters.sum(LINKS_IN).saturating_sub(self.counters.sum(LINKS_OUT))
     }

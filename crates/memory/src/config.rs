@@ -1,4 +1,4 @@
-//! What an embedder says about a cache, a pool and an item.
+//! Configuration of a cache, of a pool and of an item, by the embedder.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ pub struct CacheConfig {
     /// it now, no memory. At most 256 GiB. Default: what the machine or the container has, or
     /// `memory` if there is no address space for that.
     pub max_memory: Option<ByteSize>,
-    /// Where time comes from. Default: the system.
+    /// The source of time. Default: the system.
     pub clock: Clock,
     /// Seed of the key hash. Default: from the operating system, so that clients cannot aim at one
     /// bucket.
     pub hash_seed: Option<u64>,
-    /// Whether to ask for transparent 2 MiB pages, which make look-ups in large caches faster.
+    /// True to ask for transparent 2 MiB pages, which make look-ups in large caches faster.
     /// Default: yes.
     pub huge_pages: bool,
     /// A folder for the slabs, in a file system in memory such as `/dev/shm/my-cache`: the next
@@ -38,8 +38,8 @@ pub struct CacheConfig {
     /// [`crate::Cache::resize_pools`] and so of [`crate::Cache::maintain`], so that a round stays
     /// short. Default 5, as in CacheLib.
     pub resize_slabs: u64,
-    /// Whether [`crate::Cache::maintain`] moves limits from pool to pool
-    /// ([`crate::Cache::optimize`]). Default: no.
+    /// Settings by which [`crate::Cache::maintain`] moves limits from pool to pool
+    /// ([`crate::Cache::optimize`]). Default: none, and limits stay.
     pub optimizer: Option<OptimizerConfig>,
 }
 
@@ -58,7 +58,7 @@ impl Default for CacheConfig {
     }
 }
 
-/// How the chunk sizes of a pool are chosen.
+/// The choice of the chunk sizes of a pool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SizeClassConfig {
     /// From `min` to `max` bytes, each `factor` times the one before.
@@ -109,16 +109,17 @@ pub struct PoolConfig {
     pub policy: PolicyKind,
     /// Its chunk sizes. Default by factor 1.25 from 64 B to 4 MiB.
     pub classes: SizeClassConfig,
-    /// Whether its chunk sizes follow its items, and when ([`crate::Cache::tune_classes`]): then
+    /// Settings by which its chunk sizes follow its items ([`crate::Cache::tune_classes`]): then
     /// `classes` are those that it begins with, and bound what they may become. Default: they stay
     /// as they are.
     pub tuning: Option<Tuning>,
-    /// Which classes give slabs to which, about once a second ([`crate::Cache::maintain`]).
-    /// Default: only for classes whose allocations fail.
+    /// The strategy by which classes give slabs to each other, about once a second
+    /// ([`crate::Cache::maintain`]). Default: only for classes whose allocations fail.
     pub strategy: Strategy,
-    /// What is told of its items' ends, and asked whether they may be evicted. Default: nothing.
+    /// Hooks that are called when its items end, and that are asked whether they may be evicted.
+    /// Default: none.
     pub lifecycle: Option<Arc<dyn Lifecycle>>,
-    /// Whether its keys are apart from those of other pools. Default: yes. Pools with `false` share
+    /// True if its keys are apart from those of other pools. Default: yes. Pools with `false` share
     /// one key space, as all do in CacheLib: inserting a key in one of them replaces it in another.
     pub own_keys: bool,
 }
@@ -147,7 +148,7 @@ impl PoolConfig {
     }
 }
 
-/// When an item expires.
+/// The time at which an item expires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expiry {
     /// Never.
@@ -160,7 +161,7 @@ pub enum Expiry {
 }
 
 impl Expiry {
-    /// So long from now. Items keep whole seconds: a part of one counts as a whole.
+    /// This long from now. Items keep whole seconds: a part of one counts as a whole.
     /// (`millpond::typed::TypedCache` keeps milliseconds.)
     pub fn after(ttl: std::time::Duration) -> Self {
         let secs = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
@@ -178,20 +179,20 @@ impl Expiry {
     }
 }
 
-/// What an item is besides key and value.
+/// The properties of an item besides key and value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ItemOptions {
-    /// When it expires. An item that never does has no room for an expiry time (4 bytes) unless it
+    /// The expiry time. An item that never does has no room for an expiry time (4 bytes) unless it
     /// has a tag or `expirable` is set.
     pub expiry: Expiry,
-    /// Whether to keep room for an expiry time, so that one can be set later in place. Default: no;
+    /// True to keep room for an expiry time, so that one can be set later in place. Default: no;
     /// [`crate::Keys::touch`] then copies the item.
     pub expirable: bool,
-    /// Whether links can be chained to it ([`crate::WriteHandle::push_link`]), which takes 8 bytes.
+    /// True if links can be chained to it ([`crate::WriteHandle::push_link`]), which takes 8 bytes.
     /// Implies `expirable`.
     pub chainable: bool,
-    /// What memcached calls flags, for servers. Unless they are 0, they take 4 bytes and imply
-    /// `expirable`. With a tag, they are the tag's.
+    /// The number that memcached calls flags, for servers. Unless they are 0, they take 4 bytes and
+    /// imply `expirable`. With a tag, they are the tag's.
     pub client_flags: u32,
     /// A tag, for servers: with an expiry time 20 bytes. An item that was made without one can be
     /// given it later ([`crate::Keys::give_tag`]). Implies `expirable`.
@@ -200,7 +201,7 @@ pub struct ItemOptions {
     pub user_bits: u8,
 }
 
-/// What memcached keeps with an item.
+/// The values that memcached keeps with an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItemTag {
     /// The CAS token.

@@ -1,8 +1,8 @@
-//! What can go wrong, and what to do about it. A miss is no error.
+//! Errors, and what to do about each kind. A miss is not an error.
 
 use std::fmt;
 
-/// Why a call failed.
+/// The error of a call that failed.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -10,7 +10,7 @@ pub struct Error {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What the caller can do about it.
+/// The kinds of errors, by what the caller can do about them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -57,7 +57,7 @@ impl Error {
         Self { kind, context: context.into(), source: Some(source.into()) }
     }
 
-    /// What the caller can do about it.
+    /// Returns the kind, which says what the caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

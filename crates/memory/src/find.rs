@@ -23,7 +23,7 @@ use crate::life::RemovalCause;
 use crate::pools::PoolId;
 use crate::watch::Timed;
 
-/// How many look-ups of a batch are under way at once.
+/// Number of look-ups of a batch that are under way at once.
 const BATCH: usize = 16;
 
 /// In the place of a key's hash, where a whole batch is meant.
@@ -104,7 +104,7 @@ impl Cache {
     }
 }
 
-/// What a candidate turned out to be.
+/// The result of checking a candidate.
 enum Candidate {
     /// A reference was taken.
     Live,
@@ -117,7 +117,7 @@ impl<'c> Keys<'c> {
         self.cache.core().keyspace(self.id)
     }
 
-    /// Whether the pool was removed that these keys were asked for.
+    /// Returns whether the pool that these keys were asked for was removed.
     #[inline]
     pub fn is_gone(self) -> bool {
         self.pool.is_some_and(|pool| !self.cache.core().pools.has(pool))

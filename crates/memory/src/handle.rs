@@ -18,8 +18,8 @@ pub(crate) struct View<'c> {
     core: &'c Core,
     item: Item<'c>,
     ptr: ItemPtr,
-    /// Where the bytes of a long value go to lie together. `None`: only for a moment is there
-    /// anybody who looks.
+    /// The place to which the bytes of a long value are copied to lie together. `None`: the view is
+    /// used only for a moment.
     whole: Option<&'c Whole>,
 }
 
@@ -75,7 +75,7 @@ macro_rules! item_questions {
             unsafe { self.$view.item.key() }
         }
 
-        /// Whether its value is longer than a chunk, and lies in several
+        /// Returns whether its value is longer than a chunk, and lies in several
         /// ([`crate::Cache::put_value`]).
         #[inline]
         pub fn is_long(&self) -> bool {
@@ -83,8 +83,8 @@ macro_rules! item_questions {
             unsafe { self.$view.item.is_long() }
         }
 
-        /// Whether it is a structured item (`millpond::structured`), whose content is
-        /// read through its type: its value is empty.
+        /// Returns whether it is a structured item (`millpond::structured`), whose content is read
+        /// through its type: its value is empty.
         pub fn is_structured(&self) -> bool {
             // SAFETY: the duty of whoever made the view.
             unsafe { self.$view.item.has_tail() }
@@ -98,14 +98,14 @@ macro_rules! item_questions {
             unsafe { self.$view.item.tail() }
         }
 
-        /// When it was made, Unix seconds. Up to a few seconds ahead of the clock right after a
-        /// flush.
+        /// Returns the time at which it was made, in Unix seconds. Up to a few seconds ahead of the
+        /// clock right after a flush.
         pub fn created_at(&self) -> u32 {
             // SAFETY: the duty of whoever made the view.
             unsafe { self.$view.item.created() }
         }
 
-        /// When it expires, Unix seconds; `None` = never.
+        /// Returns its expiry time, in Unix seconds; `None` = never.
         pub fn expires_at(&self) -> Option<u32> {
             // SAFETY: the duty of whoever made the view.
             let time = unsafe { self.$view.item.expiry() }?.load(Ordering::Relaxed);
@@ -133,8 +133,8 @@ macro_rules! item_questions {
             unsafe { self.$view.item.client_flags() }
         }
 
-        /// When it was last found, Unix seconds: the time of its making if it never was. `None`: it
-        /// was found, and has no tag, in which that would stand.
+        /// Returns the time at which it was last found, in Unix seconds: the time of its making if
+        /// it never was. `None`: it was found, and has no tag, in which that time would stand.
         pub fn last_access(&self) -> Option<u32> {
             // SAFETY: the duty of whoever made the view.
             match unsafe { self.$view.item.last_access() } {
@@ -154,12 +154,13 @@ macro_rules! item_questions {
             Some(before)
         }
 
-        /// Whether it was found before (by [`crate::Keys::find`]; a find sees its own access).
+        /// Returns whether it was found before (by [`crate::Keys::find`]; a find sees its own
+        /// access).
         pub fn was_fetched(&self) -> bool {
             self.$view.item.state().is_fetched()
         }
 
-        /// Whether it still is the item of its key.
+        /// Returns whether it still is the item of its key.
         #[inline]
         pub fn is_current(&self) -> bool {
             self.$view.item.state().is_indexed()
@@ -273,8 +274,8 @@ impl<'c> ReadHandle<'c> {
         Found(View { whole: Some(&self.whole), ..self.view })
     }
 
-    /// Whether the item lies in the cache of `core`. A pointer to an item of another cache names
-    /// some chunk of this one.
+    /// Returns whether the item lies in the cache of `core`. A pointer to an item of another cache
+    /// names some chunk of this one.
     #[inline]
     pub(crate) fn is_of(&self, core: &Core) -> bool {
         std::ptr::eq(self.view.core, core)
@@ -363,7 +364,7 @@ impl std::fmt::Debug for ReadHandle<'_> {
     }
 }
 
-/// Why a handle cannot be cloned.
+/// The message if a handle cannot be cloned.
 pub(crate) const MOST_HELD: &str =
     "at most 16,382 handles of one item are held at once: `try_clone` says where";
 

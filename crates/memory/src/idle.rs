@@ -37,12 +37,13 @@ const MOST_UNTENDED: usize = 256;
 /// The part of the limit that classes which left take, at most, until nobody looks at them any
 /// more.
 const MOST_RETIRED_PART: u64 = 16;
-/// How often, and how long each time, a pool that is to give up a class waits for that.
+/// Number of times that a pool that is to give up a class waits for that, and how long each time.
 const GRACE_WAITS: u32 = 20;
 const GRACE_WAIT: Duration = Duration::from_millis(1);
 /// Classes that a pool tries to give up, at most, for another one.
 const MOST_TRIED: usize = 4;
-/// How long a pool waits for another thread that takes its memory before it gives up a class.
+/// Longest time that a pool waits for another thread that takes its memory before it gives up a
+/// class.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 impl Core {
@@ -68,15 +69,15 @@ impl Core {
         self.free_retired();
     }
 
-    /// Forgets classes that have runs by now, or are gone with their pools, once they may be many.
+    /// Forgets classes that now have runs, or are gone with their pools, once they may be many.
     pub(crate) fn tend_idle_classes(&self) {
         if self.idle.0.lock().len() > MOST_UNTENDED {
             self.look_at_idle(|_, _, _| true);
         }
     }
 
-    /// Whether more classes may leave: those that have left, and that somebody still looks at, do
-    /// not take much.
+    /// Returns whether more classes may leave: those that have left, and that some thread still
+    /// looks at, do not take much.
     pub(crate) fn may_retire_classes(&self) -> bool {
         self.pools.retired_class_bytes() <= self.ledger.limit() / MOST_RETIRED_PART
     }
@@ -142,8 +143,8 @@ impl Core {
         }
         {
             let mut inner = class.inner.lock();
-            // Another thread may have retired it since it was found; its number may be that of
-            // another class by now.
+            // Another thread may have retired it since it was found; its number may already be that
+            // of another class.
             if inner.is_gone || inner.chunks.run_count() > 0 {
                 return false;
             }

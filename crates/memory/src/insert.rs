@@ -98,18 +98,18 @@ impl Cache {
     }
 }
 
-/// What to do with a new item, seeing the old one.
+/// The decision about a new item, seeing the old one.
 enum Verdict {
     Replace,
     Refuse,
 }
 
-/// What became of a new item.
+/// The outcome for a new item.
 enum Published {
     Done {
         /// The item that it replaced, with a reference, where one was asked for.
         old: Option<ItemPtr>,
-        /// Whether it replaced one.
+        /// True if it replaced one.
         replaced: bool,
     },
     Refused,
@@ -321,7 +321,7 @@ impl Core {
         unindexed.then_some(victim)
     }
 
-    /// Whether the item of an entry, whose bucket is locked, is gone or may be evicted.
+    /// Returns whether the item of an entry, whose bucket is locked, is gone or may be evicted.
     fn gives_way(&self, ptr: ItemPtr) -> bool {
         let (item, info) = self.arena.item(ptr);
         // SAFETY: the bucket that points to the item is locked, so its chunk is not used again

@@ -1,6 +1,6 @@
 //! Walking over the items of a live cache.
 //!
-//! The walk goes through the runs of the classes as they are when it comes to each class, chunk by
+//! The walk goes through the runs of the classes as they are when it reaches each class, chunk by
 //! chunk, and takes references as [`crate::Keys::find`] does. It holds no lock while the caller
 //! works, and stops nobody.
 
@@ -57,7 +57,7 @@ impl Cache {
     }
 }
 
-/// Where a walk is: see [`Items::place`].
+/// The place of a walk: see [`Items::place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place(u64);
 
@@ -80,7 +80,7 @@ impl Place {
     }
 }
 
-/// What is held of a pool: see [`Cache::held`].
+/// The held items of a pool: see [`Cache::held`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Items that somebody has a handle of, those that are being made and those that were removed
@@ -140,12 +140,12 @@ impl Cache {
     }
 }
 
-/// What a step of a walk came to: see [`Items::step`].
+/// The result of a step of a walk: see [`Items::step`].
 #[derive(Debug)]
 pub enum Step<'c> {
     /// An item.
     Item(ReadHandle<'c>),
-    /// There may be more: so many chunks were looked at.
+    /// There may be more: this step has looked at as many chunks as it may.
     Later,
     /// The walk is over.
     End,
@@ -165,7 +165,7 @@ pub struct Items<'c> {
     first: ItemPtr,
     /// The runs of the present class that are yet to be walked, from the last to the first.
     runs: Vec<Run>,
-    /// Where to go on in the last of them.
+    /// The chunk to go on with in the last of them.
     next_chunk: u32,
     held: VecDeque<ReadHandle<'c>>,
 }
@@ -193,8 +193,8 @@ impl<'c> Items<'c> {
         self.runs.last().copied()
     }
 
-    /// Where the walk is, for [`Cache::items_from`]: before the item that [`Self::step`] would give
-    /// next. `None`: it is over.
+    /// Returns the place of the walk, for [`Cache::items_from`]: before the item that
+    /// [`Self::step`] would give next. `None`: it is over.
     pub fn place(&self) -> Option<Place> {
         if let Some(next) = self.held.front() {
             return Some(Place::new(self.class, next.ptr()));

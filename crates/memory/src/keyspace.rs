@@ -20,10 +20,10 @@ pub(crate) struct Keyspace {
     /// the process where the items do.
     words: Arc<Words>,
     first_word: usize,
-    /// Whether a word may be other than 0. Set before a word is, so that who sees a word finds it
-    /// set: a look at most items asks for nothing else.
+    /// True if a word may be other than 0. Set before a word is, so that a thread that sees a word
+    /// finds this set: a look at most items asks for nothing else.
     may_be_flushed: AtomicBool,
-    /// Whether something may have been written to it by this process.
+    /// True if something may have been written to it by this process.
     is_written: AtomicBool,
     counters: Counters<1>,
     /// Misses that pools before had, which had the same number.
@@ -50,7 +50,7 @@ impl Keyspace {
         }
     }
 
-    /// Whether something may have been written to it by this process.
+    /// Returns whether something may have been written to it by this process.
     #[inline]
     pub(crate) fn is_written(&self) -> bool {
         self.is_written.load(Ordering::Acquire)
@@ -92,7 +92,7 @@ impl Keyspace {
         now.max(self.flushed_before().load(Ordering::Acquire) as u32)
     }
 
-    /// Whether an item made at `created` was flushed.
+    /// Returns whether an item made at `created` was flushed.
     #[inline]
     pub(crate) fn is_flushed(&self, created: u32, now: impl Fn() -> u32) -> bool {
         self.may_be_flushed() && {
@@ -101,7 +101,7 @@ impl Keyspace {
         }
     }
 
-    /// Whether anything may have been flushed, or is to be.
+    /// Returns whether anything may have been flushed, or is to be.
     #[inline]
     pub(crate) fn may_be_flushed(&self) -> bool {
         self.may_be_flushed.load(Ordering::Acquire)
@@ -111,8 +111,8 @@ impl Keyspace {
         self.may_be_flushed.store(true, Ordering::Release);
     }
 
-    /// Carries out a flush to come whose time has come. It is asked before anything is stamped or
-    /// judged, so that nothing is made between its time and its being carried out.
+    /// Carries out a scheduled flush whose time has come. Called before anything is stamped or
+    /// checked, so that nothing is made between its time and its being carried out.
     #[inline]
     fn fire(&self, now: impl Fn() -> u32) {
         let flush_at = self.flushing_at().load(Ordering::Acquire);

@@ -124,7 +124,7 @@ impl<'c> ValueWriter<'c> {
         }
     }
 
-    /// Says that so many more bytes are written, at most as many as [`Self::unwritten`] has.
+    /// Says that `len` more bytes are written, at most as many as [`Self::unwritten`] has.
     pub fn advance(&mut self, len: usize) {
         self.written += len.min(self.unwritten().len());
     }

@@ -10,9 +10,9 @@
 //! Locks, in the order in which they may be taken: a stripe of the structured items, with none of
 //! the others below it; the names of pools, what is watched, the optimizer, a pool's `resizing`, a
 //! magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`; then that of a
-//! chain; a magazine, a pass over a class's stock, its lists, and with those nothing else; under
-//! any of the others, the event buffer or a pool's hot keys. None is held while user code runs, but
-//! for [`Lifecycle::may_evict`], and handles may be dropped anywhere.
+//! chain; a magazine, a pass over a class's retire list, its lists, and with those nothing else;
+//! under any of the others, the event buffer or a pool's hot keys. None is held while user code
+//! runs, but for [`Lifecycle::may_evict`], and handles may be dropped anywhere.
 
 mod allocate;
 mod attach;

@@ -15,7 +15,7 @@ use crate::class::{Class, EVICTIONS, EXPIRED, REMOVED, REPLACED};
 use crate::handle::{Found, View};
 use crate::large::Pieces;
 
-/// Why an item left.
+/// The cause of an item's removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RemovalCause {
     /// To make room: for another item, because a limit was lowered, or because a slab went
@@ -41,8 +41,8 @@ impl RemovalCause {
     }
 }
 
-/// What a pool tells of its items, and asks about them: [`crate::PoolConfig::lifecycle`]. All
-/// methods have a default that does nothing, and are called on whichever thread ends an item.
+/// Hooks of a pool for the lifecycle of its items: [`crate::PoolConfig::lifecycle`]. All methods
+/// have a default that does nothing, and are called on whichever thread ends an item.
 /// [`Self::on_remove`] and [`Self::on_destroy`] may use the cache, but for what takes slabs away or
 /// waits for that: limits, memory, policies, [`crate::Cache::move_slab`],
 /// [`crate::Cache::maintain`].
@@ -85,11 +85,11 @@ impl RemovalCause {
 /// # }
 /// ```
 pub trait Lifecycle: Send + Sync {
-    /// Whether the item may be evicted, which is about to happen. `false`: it gets another turn in
-    /// its queue, and something else is evicted. What may not be evicted still expires, and can be
-    /// removed and replaced; and slabs that hold such items cannot be given up, so that lowering a
-    /// limit may fail with [`crate::ErrorKind::OutOfMemory`]. So may an allocation where some
-    /// thousands of such items stand in a row.
+    /// Returns whether the item may be evicted, which is about to happen. `false`: it gets another
+    /// turn in its queue, and something else is evicted. What may not be evicted still expires, and
+    /// can be removed and replaced; and slabs that hold such items cannot be given up, so that
+    /// lowering a limit may fail with [`crate::ErrorKind::OutOfMemory`]. So may an allocation if
+    /// some thousands of such items stand in a row.
     ///
     /// Called with locks of the engine held, and often: it must return at once, and must not use
     /// the cache. It may be asked about an item that is evicted only later, or never. Default: yes.
@@ -131,7 +131,7 @@ impl<'a> Departed<'a> {
         unsafe { Pieces::of(self.core, self.ptr) }
     }
 
-    /// What is chained to it, the latest first.
+    /// Returns the links that are chained to it, the latest first.
     pub fn links(&self) -> Links<'a> {
         Links::of(self.core, self.ptr)
     }
@@ -156,7 +156,7 @@ impl std::fmt::Debug for Departed<'_> {
     }
 }
 
-/// Whom a pool tells of its items' ends, and what those that are still held left for.
+/// The lifecycle hooks of a pool, and the removal causes of its items that are still held.
 #[derive(Debug)]
 pub(crate) struct Life {
     hooks: Arc<dyn Lifecycle>,
@@ -164,7 +164,7 @@ pub(crate) struct Life {
     leaving: Mutex<HashMap<u32, RemovalCause>>,
 }
 
-/// What an entry of `leaving` takes, in bytes, about.
+/// Memory of an entry of `leaving`, in bytes, about.
 const LEAVING_BYTES: u64 = 16;
 
 impl Life {
@@ -173,17 +173,17 @@ impl Life {
     }
 }
 
-/// What the embedder's own code returns; `None`: it has panicked. Items in the middle of their end
-/// must come to it all the same.
+/// Calls the embedder's own code, and returns its result; `None`: it has panicked. An item that is
+/// being ended must be ended all the same.
 fn told<R>(call: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(call)).ok()
 }
 
 impl Core {
     /// Checks, in builds with debug assertions, that this thread is not pinned, where an item may
-    /// end: who is told of that may use the cache, which pins again, and may wait for those that
-    /// are pinned. Asked whenever a reference is given back, were it the last or not, of an item
-    /// that is told of or not: so every test asks it.
+    /// end: the hooks may use the cache, which pins again, and may wait for pinned threads. Called
+    /// whenever a reference is given back, whether it was the last or not, of an item with hooks or
+    /// without: so every test checks it.
     #[inline]
     pub(crate) fn check_unpinned(&self) {
         debug_assert!(self.pins.pin_if_not().is_some(), "an item ends on a thread that is pinned");
@@ -197,7 +197,7 @@ impl Core {
         Departed { found: Found(unsafe { View::new(self, item, ptr) }), core: self, ptr }
     }
 
-    /// Whether an item may be evicted.
+    /// Returns whether an item may be evicted.
     ///
     /// # Safety
     /// As for [`slab::Item::key`].
@@ -217,8 +217,8 @@ impl Core {
         self.ledger.charge(Part::Fixed, LEAVING_BYTES);
     }
 
-    /// Ends an item that this thread owns, whose chunk is about to be free: tells of it, and gives
-    /// up what is chained to it. The caller holds no lock.
+    /// Ends an item that this thread owns, whose chunk is about to be free: calls the hooks, and
+    /// gives up what is chained to it. The caller holds no lock.
     #[cold]
     pub(crate) fn finish(&self, class: &Class, ptr: ItemPtr) {
         if let Some(life) = &class.life {
@@ -236,7 +236,7 @@ impl Core {
         }
     }
 
-    /// Whether something is to be done when the item ends: [`Self::finish`].
+    /// Returns whether something is to be done when the item ends: [`Self::finish`].
     #[inline]
     pub(crate) fn wants_finish(&self, class: &Class, ptr: ItemPtr) -> bool {
         class.life.is_some() || self.arena.item(ptr).0.state().is_chained()

@@ -1,30 +1,30 @@
 //! A thread's own store of a class's chunks, so that most insertions take no lock that others want.
 //!
 //! A thread that allocates takes a batch of chunks at a time: free ones, those of a new slab, or
-//! those of the class's *stock* ([`base::pin::Stock`]) of what was evicted or removed. What it
-//! inserts joins the eviction queue a batch at a time, and so does what is freed: the chunk leaves
-//! the queue, and goes to the stock, with a batch of others. The lock of the class, and the cold
-//! memory that eviction reads, are so paid for once for many items.
+//! those of the class's *retire list* ([`base::pin::Stock`]), which holds chunks of items that were
+//! evicted or removed. What it inserts joins the eviction queue a batch at a time, and so does what
+//! is freed: the chunk leaves the queue, and goes to the retire list, with a batch of others. The
+//! lock of the class, and the cold memory that eviction reads, are so paid for once for many items.
 //!
-//! Whoever finds the stock short evicts a batch for it, mostly *ahead*, at a moment when nobody
-//! else is at the class: so threads hardly ever wait for the class's lock, nor for the answer to
-//! who still reads what was evicted.
+//! A thread that finds the retire list short evicts a batch for it, mostly *ahead*, at a moment
+//! when no other thread is at the class: so threads hardly ever wait for the class's lock, or to
+//! know which threads still read what was evicted.
 //!
 //! A class of few chunks has batches of one, and one magazine for all threads.
 //!
 //! Invariants:
 //! 1. A chunk is *ready* only after everybody who protected it before it was freed protects it no
 //!    more (invariant 5 of `slab::item`). *Freed* ones leave the queue first, and then are in the
-//!    stock until that.
+//!    retire list until that.
 //! 2. A *pending* entry may be out of date: its item was removed, and its chunk may hold another.
 //!    Its incarnation and the state word tell; what is queued already is not queued twice.
 //! 3. No magazine names a chunk of a slab that has left the class. All are emptied
-//!    ([`Core::empty_magazines`]), and the stock, after the class was told which slab leaves, and
-//!    who takes from the stock looks for that, so that none of its chunks gets ready again; and
-//!    once all its chunks are in, so that no item can be made in it, what is pending of it is
-//!    dropped ([`Core::fold_magazines`]).
-//! 4. Where several are held, a magazine is locked before the class or the stock. Neither of those
-//!    is while the other is held.
+//!    ([`Core::empty_magazines`]), and the retire list, after the class was told which slab leaves,
+//!    and a thread that takes from the retire list looks for that, so that none of its chunks gets
+//!    ready again; and once all its chunks are in, so that no item can be made in it, what is
+//!    pending of it is dropped ([`Core::fold_magazines`]).
+//! 4. Where several are held, a magazine is locked before the class or the retire list. Neither of
+//!    those is while the other is held.
 //!
 //! `fill` gets chunks ready, and `unlink` takes claimed items out of the index.
 
@@ -46,8 +46,8 @@ use crate::class::{Class, Inner, Keyed, View, adjust, fingerprint};
 
 /// Most chunks that a thread takes at once.
 const MAX_BATCH: u64 = 256;
-/// How many chunks a thread uses between two looks whether it may have the lock of the class
-/// without waiting.
+/// Number of chunks that a thread uses before it looks again whether it may have the lock of the
+/// class without waiting.
 const LOOK_EACH: usize = 8;
 /// A thread's batch is at most this part of the chunks of the class, divided by the number of
 /// threads that use it, or by two if there is one: what all magazines keep from use is a small part
@@ -55,7 +55,7 @@ const LOOK_EACH: usize = 8;
 const PART_OF_CLASS: u64 = 512;
 const PART_OF_SMALL_CLASS: u64 = 64;
 const MAX_SMALL_BATCH: u64 = 64;
-/// A class's chunks are divided by this for the number that its stock should have.
+/// A class's chunks are divided by this for the number that its retire list should have.
 const PART_IN_STOCK: u64 = 128;
 const MAX_STOCK: u64 = 2_048;
 
@@ -93,9 +93,9 @@ impl Magazine {
 
 /// Outcome of [`Core::fold_idle_magazines`].
 pub(crate) struct Folded {
-    /// Chunks in the stock and in the magazines that no thread used.
+    /// Chunks in the retire list and in the magazines that no thread used.
     pub(crate) chunks: usize,
-    /// Whether no magazine was in use.
+    /// True if no magazine was in use.
     pub(crate) is_complete: bool,
 }
 
@@ -150,14 +150,15 @@ impl Magazines {
     }
 }
 
-/// How many chunks a thread takes at once, of a class of `chunks` that `threads` use.
+/// Returns the number of chunks that a thread takes at once, of a class of `chunks` that `threads`
+/// use.
 pub(crate) fn batch_for(chunks: u64, threads: u32) -> u32 {
     let of_thread = chunks / u64::from(threads.max(2));
     let small = (of_thread / PART_OF_SMALL_CLASS).min(MAX_SMALL_BATCH);
     (of_thread / PART_OF_CLASS).min(MAX_BATCH).max(small).max(1) as u32
 }
 
-/// How many chunks the stock of a class of `chunks` should have.
+/// Returns the number of chunks that the retire list of a class of `chunks` should have.
 pub(crate) fn stock_for(chunks: u64) -> usize {
     (chunks / PART_IN_STOCK).clamp(1, MAX_STOCK) as usize
 }
@@ -314,8 +315,8 @@ impl Core {
         magazine.ready.len() + magazine.freed.len()
     }
 
-    /// Gives the chunks of all magazines, and of the stock, back to the class; those that are still
-    /// read stay. The caller holds no magazine.
+    /// Gives the chunks of all magazines, and of the retire list, back to the class; those that are
+    /// still read stay. The caller holds no magazine.
     pub(crate) fn empty_magazines(&self, class: &Class) {
         class.magazines.all().for_each(|magazine| self.empty_magazine(class, &mut magazine.lock()));
         self.empty_stock(class);

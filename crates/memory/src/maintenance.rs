@@ -12,17 +12,17 @@ use crate::cache::Cache;
 use crate::config::CacheConfig;
 use crate::error::{Error, ErrorKind};
 
-/// How often [`Cache::maintained`] has a cache maintained.
+/// The interval at which [`Cache::maintained`] has a cache maintained.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a [`MaintenanceThread`] has done.
+/// Counts of a [`MaintenanceThread`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MaintenanceStatus {
     /// Rounds that are done.
     pub rounds: u64,
     /// Those of them in which held items kept the cache above a limit. The next round tries again.
     pub failures: u64,
-    /// Why the last of those failed.
+    /// The message of the last of those failures.
     pub last_failure: Option<String>,
 }
 

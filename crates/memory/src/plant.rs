@@ -10,7 +10,7 @@ mod strike;
 #[cfg(test)]
 pub(crate) use strike::Planted;
 
-/// What a planted fault does.
+/// The effect of a planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Plant {
@@ -20,7 +20,7 @@ pub(crate) enum Plant {
     ExpiredUnderAnother,
     /// So is an item of a slab that leaves.
     ReleasedUnderAnother,
-    /// An item that ends with a chain, or is told of, keeps its entry.
+    /// An item that ends with a chain, or with hooks, keeps its entry.
     FinishedStays,
     /// An item that is removed by key keeps its entry.
     RemovedStays,

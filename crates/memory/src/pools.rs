@@ -13,11 +13,11 @@
 //! 3. A chunk is given back by somebody who uses the table, so that nobody is left in the locks of
 //!    a class that has no chunk any more.
 //! 4. A number is given to another pool only after the one that had it was freed.
-//! 5. The life of a number is odd while a pool has it, and grows by one when a pool comes or goes.
-//!    It grows before the first item of a pool can be seen, and after the last one is gone. So who
-//!    finds an item of a pool's key space, and then sees the life that the pool had, has found an
-//!    item of that pool and not of another one with its number. A number whose lives are used up is
-//!    given to nobody.
+//! 5. The generation (`life`) of a number is odd while a pool has it, and grows by one when a pool
+//!    comes or goes. It grows before the first item of a pool can be seen, and after the last one
+//!    is gone. So a thread that finds an item of a pool's key space, and then sees the generation
+//!    that the pool had, has found an item of that pool and not of another one with its number. A
+//!    number whose generations are used up is given to no pool.
 
 mod first;
 mod id;
@@ -39,19 +39,19 @@ use crate::slot::{Retired, Slot};
 /// All pools by number.
 pub(crate) struct Pools {
     slots: Box<[Slot<Pool>]>,
-    /// The life of each number.
+    /// The generation of each number.
     lives: Box<[AtomicU32]>,
     /// All pools have numbers below this.
     bound: AtomicU32,
     users: Pins,
-    /// What left the table, or a pool, and may be looked at yet.
+    /// Remains that left the table, or a pool, and may be looked at yet.
     retired: Mutex<Vec<(Grace, Remains)>>,
 }
 
-/// From this life on a number is given to no pool any more.
+/// From this generation on a number is given to no pool any more.
 const LAST_LIFE: u32 = u32::MAX - 1;
 
-/// What is to be freed.
+/// The remains that are to be freed.
 pub(crate) enum Remains {
     Pool(Retired<Pool>),
     Class(Retired<Class>),
@@ -154,7 +154,7 @@ impl Pools {
         self.slots[usize::from(number)].get().expect("a slab is assigned to a pool that exists")
     }
 
-    /// What the pool with this number is called now, or would be.
+    /// Returns the id of the pool that has this number now, or would have it.
     pub(crate) fn id_of(&self, number: u16) -> PoolId {
         PoolId(number, self.life(number) | 1)
     }
@@ -163,13 +163,13 @@ impl Pools {
         self.lives[usize::from(number)].load(Ordering::Acquire)
     }
 
-    /// Whether the pool of this name is in the table, being removed or not.
+    /// Returns whether the pool of this id is in the table, being removed or not.
     #[inline]
     pub(crate) fn has(&self, id: PoolId) -> bool {
         self.lives.get(usize::from(id.0)).is_some_and(|life| life.load(Ordering::Acquire) == id.1)
     }
 
-    /// Whether a pool may be given this number.
+    /// Returns whether a pool may be given this number.
     pub(crate) fn is_vacant(&self, number: u16) -> bool {
         self.life(number) < LAST_LIFE
             && self.slots[usize::from(number)].get().is_none()
@@ -200,14 +200,14 @@ impl Pools {
         self.retired.lock().push((grace, remains));
     }
 
-    /// Whether a class with this number was taken out of the pool and not freed yet.
+    /// Returns whether a class with this number was taken out of the pool and not freed yet.
     pub(crate) fn has_retired_class(&self, pool: u16, number: u8) -> bool {
         let is_it = |class: &Class| (class.info.pool, class.info.class) == (pool, number);
         self.has_retired(|remains| matches!(remains, Remains::Class(class) if is_it(class)))
     }
 
-    /// What classes that were taken out of their pools, and are not freed yet, have been charged
-    /// for, in bytes.
+    /// Returns the memory that classes that were taken out of their pools, and are not freed yet,
+    /// have been charged for, in bytes.
     pub(crate) fn retired_class_bytes(&self) -> u64 {
         let retired = self.retired.lock();
         let classes = retired.iter().filter_map(|(_, remains)| match remains {
@@ -226,7 +226,7 @@ impl Pools {
         self.users.grace()
     }
 
-    /// Whether those have all stopped.
+    /// Returns whether those have all stopped.
     pub(crate) fn has_passed(&self, grace: &mut Grace) -> bool {
         grace.has_passed(&self.users)
     }

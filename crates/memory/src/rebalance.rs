@@ -153,7 +153,7 @@ impl Cache {
 }
 
 impl Core {
-    /// Whether a pool can get no more memory.
+    /// Returns whether a pool can get no more memory.
     pub(crate) fn is_full(&self, pool: &Pool) -> bool {
         let free = self.ledger.limit().saturating_sub(self.ledger.total() + self.metadata_to_come());
         let step = step_for(pool.slab_bytes());

@@ -48,7 +48,8 @@ const CHUNKS_AHEAD: u32 = 8;
 /// Buckets of the index that are asked for ahead of the one that is put into.
 const BUCKETS_AHEAD: usize = 12;
 impl Cache {
-    /// What this cache took over from the last process, so far: each pool does so when it is added.
+    /// Returns what this cache took over from the last process, so far: each pool does so when it
+    /// is added.
     pub fn recovered(&self) -> Recovered {
         *self.core().recovered.lock()
     }
@@ -62,7 +63,7 @@ impl Cache {
         self.core().discard_unclaimed()
     }
 
-    /// The chunk sizes of the slabs that the pool with this number left, as far as it may have so
+    /// The chunk sizes of the slabs that the pool with this number left, as far as it may have that
     /// many.
     pub(crate) fn sizes_left(&self, number: u16, range: &Range) -> Option<SizeClasses> {
         let unclaimed = self.core().unclaimed.lock();
@@ -118,7 +119,7 @@ impl Cache {
         }
         core.recover_chains(&mut chains);
         drop((unclaimed, resizing));
-        // The embedder may be told of them, and write.
+        // Lifecycle hooks may be called for them, and write.
         chains.displaced.into_iter().for_each(|ptr| core.retire(ptr, RemovalCause::Evicted, false));
     }
 }
@@ -232,7 +233,7 @@ impl Core {
         self.note_recovered(items.len() as u64, revived);
     }
 
-    /// Counts what became of so many items, of which some are in the index now.
+    /// Counts this many items as handled, of which `revived` are in the index now.
     fn note_recovered(&self, items: u64, revived: u64) {
         // The twin of an item that found its key taken was counted, or will be, by whoever took it
         // over.
@@ -280,13 +281,14 @@ impl Core {
         (items, free)
     }
 
-    /// What an item takes that was left behind.
+    /// Returns the memory of an item that was left behind.
     fn recovered_bytes(&self, ptr: ItemPtr) -> u64 {
         // SAFETY: the item is complete, and this thread alone knows of it, or holds a reference.
         unsafe { self.arena.item(ptr).0.used_bytes() as u64 }
     }
 
-    /// What the index or, of a link, its chain knows an item by that was left behind.
+    /// Returns the hash by which the index or, for a link, its chain knows an item that was left
+    /// behind.
     fn recovered_hash(&self, ptr: ItemPtr) -> u64 {
         let item = self.arena.item(ptr).0;
         // SAFETY: the item is complete, and this thread alone knows of it.

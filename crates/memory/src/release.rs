@@ -49,8 +49,8 @@ const MOST_LOOKED_AT: usize = 64;
 /// Looks whether the readers of a slab have gone that are taken at once, before others are left to
 /// do so.
 const SPINS: u32 = 200;
-/// How often an operation sleeps at its end while readers are at slabs that it took, and how long
-/// each time.
+/// Number of times that an operation sleeps at its end while readers are at slabs that it took, and
+/// how long each time.
 const READER_WAITS: u32 = 50;
 
 impl Core {
@@ -81,7 +81,7 @@ impl Core {
         released
     }
 
-    /// The same with one run, unless so much of it is held that an attempt would be in vain.
+    /// The same with one run, unless too much of it is held, so that an attempt would be in vain.
     pub(crate) fn try_to_release(&self, pool: &Pool, class: &Class, run: Run, taking: &mut Taking) -> bool {
         let used = class.inner.lock().chunks.used_chunks_of(run);
         let held = self.held_in(run, used, FEW_HELD + 1);
@@ -116,8 +116,8 @@ impl Core {
         best.map(|(held, run)| (run, held))
     }
 
-    /// How many items are held, or being made, in the first `used` chunks of a run, up to `most`.
-    /// Takes no lock.
+    /// Returns the number of items that are held, or being made, in the first `used` chunks of a
+    /// run, up to `most`. Takes no lock.
     pub(crate) fn held_in(&self, run: Run, used: u32, most: u32) -> u32 {
         let mut held = 0;
         for number in 0..used {
@@ -218,7 +218,7 @@ impl Core {
         class.counters.add(RELEASES_ABORTED, 1);
     }
 
-    /// Whether the run has items in the index that nobody holds. Takes no lock.
+    /// Returns whether the run has items in the index that nobody holds. Takes no lock.
     fn has_idle_items(&self, run: Run, used: u32) -> bool {
         (0..used).any(|number| self.is_idle(run.chunk(number)))
     }

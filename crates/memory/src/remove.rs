@@ -18,12 +18,12 @@ use crate::pool::Pool;
 use crate::pools::{PoolId, Remains};
 use crate::release::{Taking, WAIT, WAITS, Why};
 
-/// What a removal came to: see [`Cache::remove_pool`].
+/// The result of a removal: see [`Cache::remove_pool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolRemoval {
     /// Items that this call removed.
     pub items: u64,
-    /// Whether the pool is gone, and its name free.
+    /// True if the pool is gone, and its name free.
     pub is_gone: bool,
     /// Slabs that held items, or items that were being made, keep.
     pub bytes_left: u64,
@@ -146,7 +146,7 @@ impl Core {
         }
     }
 
-    /// Whether the pool has no slab and gets none any more.
+    /// Returns whether the pool has no slab and gets none any more.
     fn is_empty_for_good(&self, pool: &Pool) -> bool {
         // A run that is being moved is not counted meanwhile.
         let Some(_resizing) = pool.resizing.try_lock() else { return false };

@@ -101,7 +101,7 @@ pub(crate) struct Classes {
 const NUMBERS: usize = 256;
 
 impl Classes {
-    /// Room for a pool of so many classes.
+    /// Room for a pool of `count` classes.
     pub(crate) fn new(count: usize) -> Self {
         Self { first: slots(count.min(NUMBERS)), rest: OnceLock::new() }
     }

@@ -4,7 +4,7 @@
 //! 1. What is in a slot was made by `Box::into_raw`, and belongs to the slot.
 //! 2. What was taken out is freed ([`Retired::free`]) only when nobody who saw it in the slot looks
 //!    at it any more: by a grace period of those who look ([`crate::pools`]), or because all that
-//!    they can have come to it by is gone.
+//!    they can have reached it by is gone.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -27,7 +27,8 @@ impl<T> Slot<T> {
         Self { at: AtomicPtr::new(Box::into_raw(value)), owns: PhantomData }
     }
 
-    /// What is there now. The result is looked at no longer than invariant 2 lets it live.
+    /// Returns the value that is there now. The result is looked at no longer than invariant 2 lets
+    /// it live.
     #[inline]
     pub(crate) fn get(&self) -> Option<&T> {
         // SAFETY: what is in the slot is there, by invariant 1, and is not freed while it is looked
@@ -35,8 +36,8 @@ impl<T> Slot<T> {
         unsafe { self.at.load(Ordering::Acquire).as_ref() }
     }
 
-    /// What is there; `make` makes it where there is nothing. `unused` is shown what was made in
-    /// vain, as another thread was quicker.
+    /// Returns the value that is there; `make` makes it if there is none. `unused` is shown a value
+    /// that was made in vain, as another thread was quicker.
     pub(crate) fn get_or_make(&self, make: impl FnOnce() -> T, unused: impl FnOnce(&T)) -> &T {
         if let Some(value) = self.get() {
             return value;
@@ -76,8 +77,8 @@ impl<T> Drop for Slot<T> {
     }
 }
 
-/// What was taken out of a slot, where others may look at it yet. To be freed by [`Self::free`]:
-/// dropped, it stays for ever.
+/// A value that was taken out of a slot, which others may look at yet. To be freed by
+/// [`Self::free`]: dropped, it stays for ever.
 pub(crate) struct Retired<T>(NonNull<T>);
 
 // SAFETY: it is a box, of which others may have shared references.

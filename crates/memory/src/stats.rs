@@ -1,4 +1,4 @@
-//! What a cache tells about itself.
+//! Statistics of a cache.
 
 mod collect;
 mod compact;
@@ -20,15 +20,15 @@ pub struct CacheStats {
     pub index_entries: u64,
     /// Entries that the index has room for before it grows.
     pub index_capacity: u64,
-    /// Whether the index is being grown.
+    /// True if the index is being grown.
     pub index_growing: bool,
     /// Misses in the key space that pools share.
     pub shared_misses: u64,
     /// Items that were removed together with their pools ([`crate::Cache::remove_pool`]), whose own
     /// figures are gone.
     pub removed_with_pools: u64,
-    /// How often the file system of a shared cache ([`crate::CacheConfig::shared`]) had no room for
-    /// a slab.
+    /// Number of times that the file system of a shared cache ([`crate::CacheConfig::shared`]) had
+    /// no room for a slab.
     pub refused_slabs: u64,
     /// All pools, by number.
     pub pools: Vec<PoolStats>,
@@ -43,7 +43,7 @@ pub struct PoolStats {
     pub id: PoolId,
     /// Its name.
     pub name: String,
-    /// Whether it is being removed, and held items keep it ([`crate::Cache::remove_pool`]).
+    /// True if it is being removed, and held items keep it ([`crate::Cache::remove_pool`]).
     pub is_leaving: bool,
     /// Its policy, as written in a configuration.
     pub policy: String,
@@ -53,23 +53,23 @@ pub struct PoolStats {
     pub slab_bytes: u64,
     /// Its reserve in bytes of slabs ([`crate::PoolConfig::reserve`]).
     pub reserve_bytes: u64,
-    /// How its classes trade slabs.
+    /// The strategy by which its classes trade slabs.
     pub strategy: &'static str,
     /// Slabs that were taken from one of its classes for another.
     pub slabs_moved: u64,
-    /// How many of those its strategy asked for; the others were moved for allocations that found
-    /// no chunk, or by [`crate::Cache::move_slab`].
+    /// Number of those that its strategy asked for; the others were moved for allocations that
+    /// found no chunk, or by [`crate::Cache::move_slab`].
     pub rebalances: u64,
     /// Slabs that other pools took from it ([`crate::Cache::reclaim`]).
     pub slabs_reclaimed: u64,
-    /// How often its limit was set.
+    /// Number of times its limit was set.
     pub resizes: u64,
     /// Misses in its own key space; 0 for pools that share one.
     pub misses: u64,
     /// Its classes that were ever used and are not gone.
     pub classes: Vec<ClassStats>,
-    /// What was counted in classes that are gone, as they had no chunks or the pool's chunk sizes
-    /// changed; [`Self::sum`] has it.
+    /// Counts of classes that are gone, as they had no chunks or the pool's chunk sizes changed;
+    /// [`Self::sum`] includes them.
     pub past: ClassStats,
 }
 
@@ -80,7 +80,7 @@ pub struct ClassStats {
     pub number: u8,
     /// Size of its chunks, in bytes.
     pub chunk_bytes: u32,
-    /// Whether the pool allocates in it no more, since its chunk sizes have changed: it goes when
+    /// True if the pool allocates in it no more, since its chunk sizes have changed: it goes when
     /// its slabs are empty.
     pub is_leaving: bool,
     /// Its memory: whole slabs and runs of units of split ones, in bytes.
@@ -156,7 +156,7 @@ pub struct ClassStats {
     pub runs_added: u64,
     /// Slabs that were taken from it, for another class, a lower limit, or with its pool.
     pub runs_released: u64,
-    /// How often a slab that should leave stayed because items of it were held.
+    /// Number of times that a slab that should leave stayed because items of it were held.
     pub run_releases_aborted: u64,
     /// Chunks that threads keep at hand; part of [`Self::free_chunks`].
     pub magazine_chunks: u64,
@@ -173,9 +173,9 @@ pub struct ClassStats {
 /// A queue of a class's policy at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
-    /// What it is called: `lru`; `sieve`; `small` and `main` in S3-FIFO; `hot`, `warm` and `cold`
-    /// in 2Q; `window`, `probation` and `protected` in TinyLFU; `t1` and `t2` in ARC; `upper` and
-    /// `lower` in LRU with an insertion point.
+    /// Its name: `lru`; `sieve`; `small` and `main` in S3-FIFO; `hot`, `warm` and `cold` in 2Q;
+    /// `window`, `probation` and `protected` in TinyLFU; `t1` and `t2` in ARC; `upper` and `lower`
+    /// in LRU with an insertion point.
     pub name: &'static str,
     /// Its items, about.
     pub items: u64,
@@ -224,7 +224,7 @@ impl ClassStats {
         }
     }
 
-    /// Bytes at the ends of slabs and runs that are no chunk.
+    /// Bytes at the ends of slabs and runs that do not make a chunk.
     pub fn unused_slab_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.chunks * u64::from(self.chunk_bytes))
     }
@@ -243,7 +243,8 @@ impl PoolStats {
         self.classes.iter().chain([&self.past]).map(field).sum()
     }
 
-    /// What its items leave of their chunks, and what the chunks leave of the slabs, in bytes.
+    /// Returns the bytes of its chunks that its items do not use, plus the bytes of its slabs that
+    /// are not chunks.
     pub fn slack_bytes(&self) -> u64 {
         self.classes.iter().map(|class| class.slack_bytes() + class.unused_slab_bytes()).sum()
     }

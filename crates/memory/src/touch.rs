@@ -21,8 +21,8 @@ impl Cache {
     /// came since the last: for twice as many slabs and index entries, one slab at least and 64 at
     /// most, and never more than the limit. For a thread of its own, about once a second, or more
     /// often where the cache fills faster than 256 MiB a second and must not stall. Taking 256 MiB
-    /// can cost a processor a second, so that thread should give way to others (nice 10): one that
-    /// is kept from running costs those who insert no more than there being none.
+    /// can cost a processor a second, so that thread should yield to others (nice 10): one that is
+    /// kept from running costs those who insert no more than there being none.
     ///
     /// Takes no lock for long, and holds up no other call. Does nothing once the cache is full.
     pub fn touch_ahead(&self) {
@@ -38,7 +38,7 @@ impl Cache {
         core.index.touch_ahead(2 * came, core.expected_entries());
     }
 
-    /// Gives back what was taken ahead beyond what there is room for by now.
+    /// Gives back what was taken ahead beyond what there is still room for.
     pub(crate) fn give_back_touched(&self) {
         let core = self.core();
         let room = core.ledger.free() / SLAB_BYTES as u64;

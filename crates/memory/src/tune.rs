@@ -72,10 +72,10 @@ impl Places {
     }
 }
 
-/// What came of a call to tune: see [`Cache::tune_classes`].
+/// The result of a call to tune: see [`Cache::tune_classes`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuned {
-    /// What was decided, and why.
+    /// The decision, and why.
     pub decision: Decision,
     /// Memory of the classes of before that held items keep, in bytes.
     pub bytes_left: u64,
@@ -231,7 +231,7 @@ impl Core {
         for (class, of_class) in &classes {
             let chunks = of_class.chunks;
             let looks = (MOST_LOOKS * chunks / all.max(1)).max(LEAST_LOOKS).min(chunks);
-            // One of each of so many equal parts.
+            // One of each of this many equal parts.
             let part = |look: u64| look * chunks / looks.max(1);
             let places: Vec<u64> =
                 (0..looks).map(|look| rng.random_range(part(look)..part(look + 1))).collect();
@@ -397,8 +397,8 @@ impl Core {
 /// Most classes of a pool.
 const MOST_CLASSES: usize = slab::classes::MAX_CLASSES;
 
-/// Whether the class at a place of `present` stays, where a class of `below` bytes is to come below
-/// it: not if many of its items would then be in the wrong one.
+/// Returns whether the class at a place of `present` stays, if a class of `below` bytes is to come
+/// below it: not if many of its items would then be in the wrong one.
 fn is_kept(present: &Sizes, place: usize, below: u32, seen: &SizeHistogram) -> bool {
     let (size, lowest) =
         (present.sizes()[place], place.checked_sub(1).map_or(0, |below| present.sizes()[below]));
@@ -406,7 +406,7 @@ fn is_kept(present: &Sizes, place: usize, below: u32, seen: &SizeHistogram) -> b
     fit_below * MOVES_FOR_ONE_THAT_STAYS <= seen.items_between(lowest, size)
 }
 
-/// A class is given up where more than one of so many of its items would fit into a smaller one.
+/// A class is given up if more than one of this many of its items would fit into a smaller one.
 const MOVES_FOR_ONE_THAT_STAYS: u64 = 20;
 
 fn number_of_leaving(leaving: &[LeavingClass], chunk_bytes: u32) -> Option<u8> {

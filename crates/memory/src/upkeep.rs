@@ -1,10 +1,10 @@
-//! What of a pool has something due, so that maintenance looks at nothing else.
+//! Marks of the pools that have something due, so that maintenance looks at nothing else.
 //!
 //! [`crate::Cache::maintain`] is to be called once a second, and a cache may have 4,096 pools of
 //! which few are in use at a time. So each pool says in one cache line whether a class of it has
 //! items that may have expired, whether it was at work since the last round, whether its sizes are
-//! to be looked at, and whether its policy was changed; who works with the pool says so, and a
-//! round of maintenance reads that line.
+//! to be looked at, and whether its policy was changed. Threads that work with the pool set these
+//! marks, and a round of maintenance reads that line.
 //!
 //! Invariants:
 //! 1. `reap_at` is no later than the first second at which an entry of a class's wheel, or an item
@@ -40,23 +40,23 @@ impl Turn {
     }
 }
 
-/// What is due.
+/// The marks of what is due in a pool.
 #[derive(Default)]
 #[repr(align(64))]
 pub(crate) struct Upkeep {
-    /// When items are due, in Unix seconds.
+    /// The time at which items are due, in Unix seconds.
     reap_at: AtomicU32,
     /// Rounds in which the rebalancer is yet to look at the pool.
     rounds: AtomicU32,
-    /// Whether the rebalancer acts upon failed allocations alone.
+    /// True if the rebalancer acts upon failed allocations alone.
     waits_for_failures: AtomicBool,
-    /// Whether chunks were taken or freed since the last round.
+    /// True if chunks were taken or freed since the last round.
     worked: AtomicBool,
-    /// Whether an allocation failed since the last round.
+    /// True if an allocation failed since the last round.
     failed: AtomicBool,
-    /// Whether the pool has a tuner or classes that leave.
+    /// True if the pool has a tuner or classes that leave.
     tunes: AtomicBool,
-    /// Whether classes of it may have another policy than it has.
+    /// True if classes of it may have another policy than it has.
     converts: AtomicBool,
     /// Vacant memory of its classes.
     pub(crate) vacant: Sum,
@@ -64,7 +64,7 @@ pub(crate) struct Upkeep {
     pub(crate) vain: Vain,
 }
 
-/// What a round of maintenance does for a pool.
+/// The work of a round of maintenance for a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Round {
     /// Bring queues and the bill up to date.
@@ -73,8 +73,8 @@ pub(crate) struct Round {
     pub(crate) rebalances: bool,
 }
 
-/// Rounds for which a pool that is not in use any more is rebalanced: hold-offs and averages come
-/// to their end meanwhile.
+/// Rounds for which a pool that is not in use any more is rebalanced: hold-offs and averages run
+/// out meanwhile.
 const ROUNDS: u32 = 16;
 
 impl Upkeep {
@@ -90,8 +90,8 @@ impl Upkeep {
         }
     }
 
-    /// Whether something may be due. If so, whoever asks looks at all classes, and says when the
-    /// next of them is due.
+    /// Returns whether something may be due. If so, the caller looks at all classes, and says when
+    /// the next of them is due.
     pub(crate) fn take_due(&self, now: u32) -> bool {
         self.reap_at.load(Ordering::Relaxed) <= now && self.reap_at.swap(u32::MAX, Ordering::AcqRel) <= now
     }
@@ -113,7 +113,7 @@ impl Upkeep {
         self.rounds.store(if waits { 0 } else { ROUNDS }, Ordering::Relaxed);
     }
 
-    /// What is to be done in this round.
+    /// Returns what is to be done in this round.
     pub(crate) fn begin_round(&self) -> Round {
         let folds = take(&self.worked);
         if folds && !self.waits_for_failures.load(Ordering::Relaxed) {
@@ -131,7 +131,8 @@ impl Upkeep {
         set(&self.converts);
     }
 
-    /// Whether classes may have another policy than the pool. If so, whoever asks converts them.
+    /// Returns whether classes may have another policy than the pool. If so, the caller converts
+    /// them.
     pub(crate) fn take_conversion(&self) -> bool {
         take(&self.converts)
     }
@@ -141,8 +142,8 @@ impl Upkeep {
         set(&self.tunes);
     }
 
-    /// Whether its sizes are to be looked at. If so, whoever asks does, and says so if that is to
-    /// go on.
+    /// Returns whether its sizes are to be looked at. If so, the caller does, and says so if that
+    /// is to go on.
     pub(crate) fn take_tuning(&self) -> bool {
         take(&self.tunes)
     }

@@ -35,11 +35,11 @@ use crate::release::{Amount, Taking, Why};
 const MOST_LOOKED_AT: usize = 8;
 /// Looks for vacant memory that a pool does without after one was in vain.
 const AFTER_VAIN: u32 = 64;
-/// How often a class takes from others at a time, at most: each gives what it has, which is little
-/// in small classes.
+/// Number of times that a class takes from others at a time, at most: each gives what it has, which
+/// is little in small classes.
 const MOST_TAKEN_FROM: usize = 64;
-/// How often as much is taken again if it does not make a run: with the metadata of the run's
-/// items it may be too little.
+/// Number of times that as much is taken again if it does not make a run: with the metadata of the
+/// run's items it may be too little.
 const MOST_ROUNDS: u32 = 4;
 
 /// The number of vacant chunks of a class.

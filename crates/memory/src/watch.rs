@@ -57,15 +57,16 @@ const HOT: u32 = 4;
 const CURVES: u32 = 8;
 const CHANGES: u32 = 16;
 
-/// What is watched, and where that is kept.
+/// The parts of watching that are on, and their data.
 #[derive(Default)]
 pub(crate) struct Watch {
     on: AtomicU32,
     /// Keys whose mixed hash is at most this are sampled.
     events_upto: AtomicU64,
-    /// Which share of calls is timed: a [`Share`].
+    /// The share of calls that is timed: a [`Share`].
     timed: AtomicU64,
-    /// Which share of finds is looked at for hot keys, at most: that of the pool with the largest.
+    /// The largest share of finds that is looked at for hot keys: that of the pool with the
+    /// largest.
     heated: AtomicU64,
     /// Keys whose place lies below are followed for a curve: the most that any pool follows.
     curved_below: AtomicU32,
@@ -77,7 +78,7 @@ pub(crate) struct Watch {
     switching: Mutex<()>,
 }
 
-/// What is wanted of one call.
+/// The parts of watching that one call is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     what: u32,
@@ -85,7 +86,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Whether anything is.
+    /// Returns whether anything is wanted.
     #[inline]
     pub(crate) fn any(self) -> bool {
         self.what != 0
@@ -95,7 +96,7 @@ impl Wanted {
         self.what & EVENTS != 0
     }
 
-    /// Whether the key is followed for a curve.
+    /// Returns whether the key is followed for a curve.
     #[inline]
     pub(crate) fn follows(self) -> bool {
         self.what & CURVES != 0
@@ -105,14 +106,14 @@ impl Wanted {
 /// A call that is being timed, or not.
 #[must_use]
 pub(crate) struct Stopwatch {
-    /// When it began, if it is timed and running.
+    /// The time at which it began, if it is timed and running.
     since: Option<u64>,
     nanos: u64,
     is_timed: bool,
 }
 
 impl Watch {
-    /// Whether anything is watched.
+    /// Returns whether anything is watched.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed) != 0
@@ -130,7 +131,7 @@ impl Watch {
         }
     }
 
-    /// Whether events of the key with this hash are recorded.
+    /// Returns whether events of the key with this hash are recorded.
     #[inline]
     pub(crate) fn samples(&self, hash: u64) -> bool {
         // The product's upper bits depend on all bits of the hash, and not on those alone that
@@ -139,13 +140,13 @@ impl Watch {
             && hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) <= self.events_upto.load(Ordering::Relaxed)
     }
 
-    /// Whether events of any key are recorded, or its changes told.
+    /// Returns whether events of any key are recorded, or its changes reported.
     #[inline]
     pub(crate) fn records(&self) -> bool {
         self.has(EVENTS | CHANGES)
     }
 
-    /// Whether it matters to anybody that a key has gone for this reason.
+    /// Returns whether anything that is watched depends on a key's being gone for this reason.
     #[inline]
     pub(crate) fn asks_of_end(&self, cause: RemovalCause) -> bool {
         match cause {
@@ -161,7 +162,7 @@ impl Watch {
         self.switch(EVENTS, one_in > 0);
     }
 
-    /// What is wanted of a call on the key with this hash. One branch where nothing is on.
+    /// Returns what is wanted of a call on the key with this hash. One branch if nothing is on.
     #[inline]
     pub(crate) fn wants(&self, hash: u64) -> Wanted {
         let on = self.on.load(Ordering::Relaxed);
@@ -175,13 +176,13 @@ impl Watch {
         self.draws(on, hash)
     }
 
-    /// Whether the key with this hash is followed for a curve.
+    /// Returns whether the key with this hash is followed for a curve.
     #[inline]
     fn follows(&self, hash: u64) -> bool {
         curve::sample::place(hash) < self.curved_below.load(Ordering::Relaxed)
     }
 
-    /// Whether any key is followed for a curve.
+    /// Returns whether any key is followed for a curve.
     fn follows_any(&self) -> bool {
         self.curved_below.load(Ordering::Relaxed) > 0
     }
@@ -291,8 +292,8 @@ impl Cache {
         Ok(())
     }
 
-    /// How long calls took, by kind, in the order of [`Timed::ALL`]. Empty where none was ever
-    /// timed. Costs about 10 µs.
+    /// Returns the times that calls took, by kind, in the order of [`Timed::ALL`]. Empty if none
+    /// was ever timed. Costs about 10 µs.
     pub fn latencies(&self) -> Vec<LatencyStats> {
         let histograms = self.core().watch.histograms.get().into_iter().flat_map(|all| all.iter());
         histograms.zip(Timed::ALL).map(|(histogram, what)| histogram.summary(what)).collect()
@@ -374,7 +375,7 @@ impl Core {
         }
     }
 
-    /// Records what happened to an item, if its key is sampled, and tells of it as a change, if it
+    /// Records what happened to an item, if its key is sampled, and reports it as a change, if it
     /// is one and the key is followed.
     #[inline]
     pub(crate) fn note(&self, kind: EventKind, hash: u64, found: Found<'_>) {

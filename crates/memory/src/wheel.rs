@@ -72,7 +72,7 @@ impl Wheel {
         self.blocks.bytes() + self.levels.iter().flatten().count() * size_of::<Level>()
     }
 
-    /// How many entries there are, stale ones included.
+    /// Returns the number of entries, stale ones included.
     pub(crate) fn len(&self) -> usize {
         self.entries
     }

@@ -6,7 +6,7 @@ use slab::item::{MAX_KEY_BYTES, MAX_VALUE_BYTES, TAILED};
 use crate::config::{Expiry, ItemOptions};
 use crate::error::{Error, ErrorKind};
 
-/// What an item has behind its key.
+/// The part of an item behind its key.
 #[derive(Clone, Copy)]
 pub(crate) enum Body {
     /// A value of this many bytes.

@@ -1,4 +1,4 @@
-//! What is done to chains, under their locks.
+//! Operations on chains, under their locks.
 
 use parking_lot::MutexGuard;
 use slab::item::link::link_item_bytes;
@@ -22,15 +22,15 @@ impl Core {
         self.chain_locks.0[tag as usize % STRIPES].lock()
     }
 
-    /// What all links have in common that are ever chained to the key of an item that somebody
-    /// holds or owns.
+    /// Returns the tag of all links that are ever chained to the key of an item that somebody holds
+    /// or owns.
     pub(super) fn chain_tag(&self, parent: ItemPtr) -> u32 {
         // SAFETY: the caller's duty.
         fingerprint(unsafe { self.hash_of_item(parent) })
     }
 
-    /// Whether an item that somebody holds has a chain that may be changed: not that in which a
-    /// long value lies.
+    /// Returns whether an item that somebody holds has a chain that may be changed: not that in
+    /// which a long value lies.
     pub(super) fn is_open(&self, parent: ItemPtr) -> bool {
         let item = self.arena.item(parent).0;
         // SAFETY: the caller's duty.
@@ -349,8 +349,8 @@ impl Core {
         }
     }
 
-    /// Whether the item's chain is short enough for the item to be moved with it: each of its links
-    /// is told where the item is then.
+    /// Returns whether the item's chain is short enough for the item to be moved with it: each of
+    /// its links is told where the item is then.
     ///
     /// # Safety
     /// The caller holds the chain's lock, and the item is in the index.
@@ -373,8 +373,8 @@ impl Core {
         self.lock_chain(fingerprint(hash))
     }
 
-    /// Whether a link is in the chain of the item that it names, as far as its neighbours say. For
-    /// tests, on a cache at rest.
+    /// Returns whether a link is in the chain of the item that it names, as far as its neighbours
+    /// say. For tests, on a cache at rest.
     pub(crate) fn is_chained(&self, link: ItemPtr) -> bool {
         // SAFETY: nobody changes anything.
         unsafe {
@@ -389,8 +389,8 @@ impl Core {
         }
     }
 
-    /// Whether the chain of an item has as many links as it says, all in memory and of this item.
-    /// For tests, on a cache at rest.
+    /// Returns whether the chain of an item has as many links as it says, all in memory and of this
+    /// item. For tests, on a cache at rest.
     pub(crate) fn is_whole(&self, parent: ItemPtr) -> bool {
         // SAFETY: nobody changes anything.
         unsafe {

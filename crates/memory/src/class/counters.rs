@@ -46,14 +46,14 @@ pub(crate) const SHIFT_EVICTIONS: usize = INSERTS + 24;
 pub(crate) const LIMIT_EVICTIONS: usize = INSERTS + 25;
 pub(super) const COUNTERS: usize = INSERTS + 26;
 
-/// What is known of items that are gone.
+/// Counts of items that are gone.
 #[derive(Default)]
 pub(crate) struct Gone {
     pub(super) items: u64,
     pub(super) bytes: u64,
     pub(super) unread: u64,
     pub(super) expiring: u64,
-    /// Whose time had not come.
+    /// Those whose time had not come.
     pub(super) in_time: u64,
     pub(super) age_secs: u64,
     pub(super) last_idle_secs: u32,

@@ -80,7 +80,7 @@ impl Inner {
         self.base_bytes = empty.queue_bytes() + empty.ghost_bytes();
     }
 
-    /// Brings the bill for queues and ghosts up to date, and what is expected to come to that.
+    /// Brings the bill for queues and ghosts up to date, and what is expected to be added to it.
     pub(crate) fn settle(&mut self, core: &Core) {
         let ledger = &core.ledger;
         let queues = self.policy.queue_bytes() + self.wheel_bytes();

@@ -10,13 +10,13 @@ use super::fingerprint;
 use crate::cache::Core;
 use crate::life::Life;
 
-/// What a policy sees of the items of a class whose lock is held.
+/// A policy's view of the items of a class whose lock is held.
 pub(crate) struct View<'a> {
     core: &'a Core,
     pub(crate) chunks: &'a Chunks,
     /// Seed of the key hash in this key space.
     seed: u64,
-    /// Who may keep items from being evicted.
+    /// The lifecycle hooks, which may keep items from being evicted.
     life: Option<&'a Life>,
     /// The item whose fingerprint was last asked for.
     asked: Cell<Option<Keyed>>,

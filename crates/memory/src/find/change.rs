@@ -113,7 +113,7 @@ impl<'c> Keys<'c> {
     /// meanwhile, that one. So items of which nobody asks for a token do without.
     ///
     /// # Errors
-    /// The item as it is: it has left the cache, there is no memory for the copy, or it is a
+    /// The item as it is: it is no longer in the cache, there is no memory for the copy, or it is a
     /// structured or a long one.
     pub fn give_tag(
         self,

@@ -9,7 +9,7 @@ use crate::keyspace::Keyspace;
 use crate::life::RemovalCause;
 
 impl Core {
-    /// Whether an item has expired or was flushed.
+    /// Returns whether an item has expired or was flushed.
     ///
     /// # Safety
     /// As for [`Item::key`].
@@ -31,7 +31,8 @@ impl Core {
         (expiry != 0 && self.now() >= expiry) || space.is_flushed(created, || self.now())
     }
 
-    /// Why an item ends that leaves for `cause`: one that is evicted when it was over has expired.
+    /// Returns the cause for which an item ends that leaves for `cause`: one that is evicted when
+    /// it was over has expired.
     ///
     /// # Safety
     /// As for [`Item::key`].
@@ -47,7 +48,7 @@ impl Core {
         if is_over { RemovalCause::Expired } else { cause }
     }
 
-    /// Whether `ptr`, found in a locked bucket of the index, is the item of `key`.
+    /// Returns whether `ptr`, found in a locked bucket of the index, is the item of `key`.
     #[inline]
     pub(crate) fn is_item_of(&self, ptr: ItemPtr, keyspace: u16, key: &[u8]) -> bool {
         let (item, info) = self.arena.item(ptr);

@@ -17,10 +17,10 @@ use crate::pool::Pool;
 /// eviction may add what one takes ([`evict::MOST_LOOKS`]). A batch stays smaller where much has to
 /// be looked at for each.
 const LOOKS_PER_BATCH: u32 = 2_048;
-/// How often eviction is tried where what was evicted turns out to be read.
+/// Number of times that eviction is tried if what was evicted turns out to be read.
 const ATTEMPTS: u32 = 4;
-/// How often a policy is asked to evict in a pool whose [`crate::Lifecycle`] may object, where it
-/// finds nothing. Each time it tries [`evict::MAX_HELD_TRIES`] items and more.
+/// Number of times that a policy is asked to evict in a pool whose [`crate::Lifecycle`] may object,
+/// if it finds nothing. Each time it tries [`evict::MAX_HELD_TRIES`] items and more.
 const ROUNDS_ASKING: u32 = 64;
 
 impl Core {
@@ -41,7 +41,7 @@ impl Core {
             }
             let ending = std::mem::take(&mut magazine.ending);
             drop(magazine);
-            // Their chunks, and those of their links, come to magazines like this one.
+            // Their chunks, and those of their links, go to magazines like this one.
             ending.into_iter().for_each(|ptr| self.unlink_held(ptr, RemovalCause::Evicted));
             if ptr.is_some() {
                 return ptr;
@@ -69,8 +69,8 @@ impl Core {
         self.take_clear(class, magazine);
     }
 
-    /// Brings the stock up to what it should be, at a moment when nobody else is at the class:
-    /// looks for that now and then, once half of what is ready is used up.
+    /// Brings the retire list up to what it should be, at a moment when no other thread is at the
+    /// class: looks for that now and then, once half of what is ready is used up.
     fn fill_ahead(&self, pool: &Pool, class: &Class, magazine: &mut Magazine) {
         let (batch, left) = (class.batch() as usize, magazine.ready.len());
         // A chunk ahead is a large part of a class that has few.
@@ -86,7 +86,7 @@ impl Core {
         }
     }
 
-    /// Takes a batch of clear chunks from the stock.
+    /// Takes a batch of clear chunks from the retire list.
     fn take_clear(&self, class: &Class, magazine: &mut Magazine) {
         class.stock.take(class.batch() as usize, &mut magazine.ready);
         if let Some(leaving) = class.leaving_run() {
@@ -100,9 +100,9 @@ impl Core {
     }
 
     /// Brings the queue up to date, and takes a batch of chunks: free ones and those of a new slab,
-    /// to be ready; or those of evicted items, for the stock, as many as it lacks; or one more than
-    /// that, if the caller `insists` because all that it has is still read. Returns whether it got
-    /// none because it came upon stale entries alone, and has to go on.
+    /// to be ready; or those of evicted items, for the retire list, as many as it lacks; or one
+    /// more than that, if the caller `insists` because all that it has is still read. Returns
+    /// whether it got none because it came upon stale entries alone, and has to go on.
     fn gather(
         &self,
         pool: &Pool,
@@ -145,9 +145,9 @@ impl Core {
         goes_on
     }
 
-    /// Takes over what was left in the common magazine when the class came to have more chunks, and
-    /// nobody would look at again. Does not wait for the magazine, whose place is before the
-    /// class's lock.
+    /// Takes over the chunks that were left in the common magazine when the class got more chunks,
+    /// which no thread would look at again. Does not wait for the magazine, whose place is before
+    /// the class's lock.
     fn take_common(&self, class: &Class, inner: &mut Inner, magazine: &mut Magazine) {
         let Some(mut common) = class.magazines.common.try_lock() else { return };
         self.fold(class, inner, &mut common);

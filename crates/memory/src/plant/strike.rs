@@ -26,7 +26,7 @@ mod planted {
             self.was_set.store(true, Ordering::Relaxed);
         }
 
-        /// Whether a fault was planted and has struck.
+        /// Returns whether a fault was planted and has struck.
         pub(crate) fn has_struck(&self) -> bool {
             self.was_set() && self.kind.load(Ordering::Relaxed) == 0
         }
@@ -37,14 +37,14 @@ mod planted {
     }
 
     impl Core {
-        /// Whether this fault is planted and strikes now.
+        /// Returns whether this fault is planted and strikes now.
         pub(crate) fn strikes(&self, plant: Plant) -> bool {
             let kind = &self.planted.kind;
             kind.compare_exchange(plant as u8 + 1, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         }
 
-        /// Whether the engine is to look for itself what becomes of an item that ends: not where a
-        /// fault is planted, which others are to find.
+        /// Returns whether the engine is to look for itself what becomes of an item that ends: not
+        /// if a fault is planted, which others are to find.
         pub(crate) fn checks_ends(&self) -> bool {
             !self.planted.was_set()
         }

@@ -84,7 +84,7 @@ impl Mixture {
     /// Makes the item of a key, of the kind that goes with it.
     fn put(&mut self, i: u32) {
         let (cache, key) = (&self.cache, key(i));
-        // Mostly in the first pool, so that its queues come to what they are meant to be.
+        // Mostly in the first pool, so that its queues become what they are meant to be.
         let pool = self.pools[[0, 0, 0, 0, 1, 2][self.rng.random_range(0..6)]];
         let len = self.rng.random_range(700..900);
         let kind = mix64(u64::from(i)) % 8;
@@ -148,8 +148,8 @@ impl Mixture {
         }
     }
 
-    /// Has a pool of small items that nobody is told of give all its memory back, a run with many
-    /// of them at a time.
+    /// Has a pool of small items without hooks give all its memory back, a run with many of them at
+    /// a time.
     fn give_all_back(&self) {
         let pool = self.cache.add_pool(PoolConfig::named("small")).expect("a new name");
         for i in 0..200 {
@@ -161,7 +161,7 @@ impl Mixture {
         self.cache.set_pool_limit(pool, Some(ByteSize::new(0))).expect("nothing is held");
     }
 
-    /// What an administrator does.
+    /// Does what an administrator does.
     fn administer(&mut self) {
         self.rounds += 1;
         let cache = &self.cache;
@@ -208,7 +208,7 @@ impl Mixture {
         let i = self.rng.random_range(0..KEYS);
         match self.rng.random_range(0..100) {
             0..25 => self.put(i),
-            // What is found twice comes to the main queue.
+            // What is found twice moves to the main queue.
             25..75 => {
                 if self.cache.peek(&key(i)).is_none() {
                     self.put(i);
@@ -228,7 +228,7 @@ impl Mixture {
         }
     }
 
-    /// Goes on for so many operations; checks everything now and then, and at the end.
+    /// Goes on for this many operations; checks everything now and then, and at the end.
     fn run(&mut self, operations: u32) {
         for operation in 1..=operations {
             self.step();

@@ -21,7 +21,8 @@ fn put(cache: &Cache, pool: PoolId, key: u32) {
     cache.put(cache.allocate(pool, &key.to_le_bytes(), 200, &ItemOptions::default()).expect("room"));
 }
 
-/// What the policy of the pool's class is, and how many items a conversion has yet to move.
+/// Returns the policy of the pool's class, and the number of items that a conversion has yet to
+/// move.
 fn state(cache: &Cache, pool: PoolId) -> (PolicyKind, usize) {
     let pool = cache.core().pool(pool).expect("there is one");
     let (_, class) = pool.used_classes().next().expect("it was used");
@@ -137,7 +138,7 @@ fn metadata_to_come_is_nothing_once_a_pool_that_changed_its_policy_is_gone() {
     for kinds in PolicyKind::ALL.iter().map(|last| [PolicyKind::ALL.as_slice(), &[*last]].concat()) {
         let config = CacheConfig { memory: ByteSize::mib(32), huge_pages: false, ..CacheConfig::default() };
         let cache = Cache::new(config).expect("a cache");
-        // Sizes of which runs have numbers of chunks that are no multiples of 100.
+        // Sizes of which runs have numbers of chunks that are not multiples of 100.
         let classes = SizeClassConfig::List(vec![136, 232, 312]);
         let pool = cache.add_pool(PoolConfig { classes, ..PoolConfig::named("p") }).expect("new");
         for key in 0..30_000_u32 {

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::PoolId;
 
-/// The key space of the pool that was added first, in a word that is 0 before: life and number of
-/// the pool, and the key space.
+/// The key space of the pool that was added first, in a word that is 0 before: generation and
+/// number of the pool, and the key space.
 #[derive(Default)]
 pub(crate) struct FirstKeys(AtomicU64);
 

@@ -7,7 +7,7 @@ use slab::ItemPtr;
 use crate::cache::Core;
 use crate::class::{BYTES_IN, INSERTS, LINKS_IN};
 
-/// What is looked at once all slabs of a pool were: items with room for a chain, and links.
+/// Items that are looked at once all slabs of a pool were: items with room for a chain, and links.
 #[derive(Default)]
 pub(super) struct Chains {
     pub(super) items: Vec<ItemPtr>,

@@ -24,7 +24,7 @@ pub(crate) struct Kept {
     first_word: usize,
 }
 
-/// What the words know a pool's name by; zero means that there is none.
+/// Returns the hash by which the words know a pool's name; zero means that there is none.
 pub(crate) fn name_hash(name: &str) -> u64 {
     key_hash(NAME_SEED, name.as_bytes()).max(1)
 }
@@ -56,8 +56,8 @@ impl Kept {
         self.first_word + flush_words(keyspace)
     }
 
-    /// Whether what was flushed in a key space cannot have been: then nobody knows what was.
-    /// Forgets it.
+    /// Returns whether the words for a key space's flushes hold values that cannot be right: then
+    /// nobody knows what was flushed. Forgets them.
     pub(super) fn take_damage(&self, keyspace: u16) -> bool {
         let at = self.word_of(keyspace);
         let words = [&self.words[at], &self.words[at + 1]];
@@ -68,7 +68,7 @@ impl Kept {
         damaged
     }
 
-    /// Whether the word of a slab names a pool, and a key space that the pool may have.
+    /// Returns whether the word of a slab names a pool, and a key space that the pool may have.
     pub(super) fn is_plausible(&self, info: SlabInfo) -> bool {
         let has_name = |pool: usize| self.words[self.first_word + pool].load(Ordering::Acquire) != 0;
         usize::from(info.pool) < MAX_POOLS
@@ -76,14 +76,14 @@ impl Kept {
             && has_name(usize::from(info.pool))
     }
 
-    /// What was flushed in a key space, as the last process left it.
+    /// Returns the flushes of a key space, as the last process left them.
     pub(super) fn flushes(&self, keyspace: u16) -> (u64, u64) {
         let at = self.word_of(keyspace);
         (self.words[at].load(Ordering::Acquire), self.words[at + 1].load(Ordering::Acquire))
     }
 }
 
-/// What the last process left and no pool has taken over yet.
+/// The pools and slabs that the last process left and no pool has taken over yet.
 #[derive(Default)]
 pub(crate) struct Unclaimed {
     /// Numbers of pools by the hash of their names.
@@ -92,7 +92,8 @@ pub(crate) struct Unclaimed {
 }
 
 impl Unclaimed {
-    /// What the last process left, but for runs that no pool can have left: those are returned.
+    /// Records what the last process left, but for runs that no pool can have left: those are
+    /// returned.
     pub(crate) fn new(kept: &Kept, found: Vec<(Run, SlabInfo)>) -> (Self, Vec<Run>) {
         let (mut unclaimed, mut damaged) = (Self::default(), Vec::new());
         let unknown: HashSet<u16> = (0..=MAX_POOLS as u16).filter(|id| kept.take_damage(*id)).collect();
@@ -132,7 +133,7 @@ impl Unclaimed {
         self.ids.get(&name_hash(name)).copied()
     }
 
-    /// Whether slabs of the pool that had this number are unclaimed.
+    /// Returns whether slabs of the pool that had this number are unclaimed.
     pub(crate) fn reserves(&self, id: u16) -> bool {
         self.runs.contains_key(&id)
     }
@@ -147,7 +148,7 @@ impl Unclaimed {
     }
 }
 
-/// What was taken over: see [`crate::Cache::recovered`].
+/// Counts of what was taken over: see [`crate::Cache::recovered`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Items that were in the cache again when their pools had been added, also those that have

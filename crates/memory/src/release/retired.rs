@@ -14,7 +14,7 @@ use crate::allocate::metadata_x100_of;
 #[derive(Default)]
 pub(crate) struct RetiredRuns {
     pub(super) runs: Mutex<Vec<RetiredRun>>,
-    /// How many there are.
+    /// The number of retired runs.
     count: AtomicUsize,
 }
 
@@ -31,12 +31,12 @@ impl RetiredRuns {
         self.count.store(runs.len(), Ordering::Relaxed);
     }
 
-    /// How many there are.
+    /// Returns the number of retired runs.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether one of them was the pool's; or the class's, if that is asked for.
+    /// Returns whether one of them was the pool's; or the class's, if that is asked for.
     pub(crate) fn has_one_of(&self, pool: u16, class: Option<u8>) -> bool {
         let is_of = |retired: &RetiredRun| {
             retired.info.pool == pool && class.is_none_or(|class| class == retired.info.class)

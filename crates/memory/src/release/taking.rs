@@ -4,17 +4,16 @@ use std::time::Duration;
 
 /// Held items of a run that an operation which does not wait tries to empty, at most.
 pub(super) const FEW_HELD: u32 = 8;
-/// How often held items are waited for in one operation before it gets a slab, and how long each
-/// time.
+/// Number of waits for held items in one operation before it gets a slab, and how long each time.
 pub(crate) const WAITS: u32 = 10;
 /// The same when slabs are rebalanced, which another round may do as well.
 pub(crate) const MOVE_WAITS: u32 = 2;
-/// How often held items are waited for in one operation, or one round for all pools, however many
-/// slabs it gets.
+/// Number of waits for held items in one operation, or one round for all pools, however many slabs
+/// it gets.
 pub(super) const WAITS_IN_ALL: u32 = 50;
 pub(crate) const WAIT: Duration = Duration::from_millis(1);
 
-/// Why a slab leaves its class.
+/// The reason that a slab leaves its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// For another class or pool, or because the class or its pool goes.
@@ -23,7 +22,8 @@ pub(crate) enum Why {
     Limit,
 }
 
-/// How much memory is to be given back. As runs are given back whole, it may become more or less.
+/// The amount of memory that is to be given back. As runs are given back whole, it may become more
+/// or less.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Amount {
     pub(crate) bytes: u64,
@@ -41,10 +41,10 @@ impl Amount {
 /// One operation that takes memory.
 pub(crate) struct Taking {
     pub(super) why: Why,
-    /// How many times it waits for held items between two slabs that it gets.
+    /// Number of waits for held items between two slabs that it gets.
     waits: u32,
     waits_left: u32,
-    /// How many times it may yet wait, whatever it gets.
+    /// Number of times that it may yet wait, whatever it gets.
     left_in_all: u32,
 }
 
@@ -75,7 +75,7 @@ impl Taking {
         is_left
     }
 
-    /// Whether it may yet wait for held items.
+    /// Returns whether it may yet wait for held items.
     pub(crate) fn waits_for_holders(&self) -> bool {
         self.waits_left > 0
     }

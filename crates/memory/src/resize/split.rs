@@ -21,7 +21,8 @@ impl Core {
         }
     }
 
-    /// Whether there is a split slab of which all that is in use would find room in the others.
+    /// Returns whether there is a split slab of which all that is in use would find room in the
+    /// others.
     pub(super) fn has_emptyable_slab(&self) -> bool {
         let slabs = self.arena.emptiest_split_slabs();
         let Some(emptiest) = slabs.first() else { return false };
@@ -47,16 +48,16 @@ impl Core {
         is_empty
     }
 
-    /// Whether the class has free chunks for all that a run may hold, or was given them: then
-    /// nothing is evicted if the run leaves.
+    /// Returns whether the class has free chunks for all that a run may hold, or was given them:
+    /// then nothing is evicted if the run leaves.
     fn has_room_beside(&self, pool: &Pool, class: &Class, run: Run) -> bool {
         let mut inner = class.inner.lock();
         let needed = u64::from(run.chunks(class.info));
         // Its own free chunks do not count, and stay as many while the lock is held.
         let beside = inner.chunks.free_chunks_beside(&self.arena, run);
         let within = u64::from(inner.chunks.free_chunks()) - beside;
-        // A pool that has no more than its reserve keeps that: free chunks are no reason to take a
-        // run from it.
+        // A pool that has no more than its reserve keeps that: a run is not taken from it because
+        // it has free chunks.
         let had = inner.chunks.bytes();
         let kept = if pool.slab_bytes() < pool.reserve_bytes() { run.bytes() } else { 0 };
         let (mut units, least) = (run.units, least_units(class.info.chunk_bytes));

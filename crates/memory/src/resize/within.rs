@@ -9,14 +9,14 @@ use crate::class::{BYTES_IN, Class};
 use crate::pool::Pool;
 use crate::release::{Amount, Taking, Why};
 
-/// How often other classes are asked for memory for an item that would be refused.
+/// Number of times that other classes are asked for memory for an item that would be refused.
 const MOST_GIVERS: u32 = 64;
 /// Moves of memory within a pool that allocations may make as fast as they like.
 const FREE_MOVES: u64 = 64;
 
 impl Pool {
-    /// Whether an allocation may move about so many bytes now; the bytes that were inserted until
-    /// then, for [`Self::note_move`].
+    /// Returns, if an allocation may move about this many bytes now, the bytes that were inserted
+    /// until then, for [`Self::note_move`].
     pub(crate) fn turn_to_move(&self, bytes: u64) -> Option<u64> {
         let of_classes: u64 = self.used_classes().map(|(_, class)| class.counters.sum(BYTES_IN)).sum();
         let inserted = of_classes + self.past_bytes_in.load(Ordering::Relaxed);
@@ -32,7 +32,7 @@ impl Pool {
 }
 
 impl Core {
-    /// Takes about so many bytes from another class than `class`, one of at least `least_runs`
+    /// Takes about this many bytes from another class than `class`, one of at least `least_runs`
     /// runs, for an allocation. A move empties a whole run, so that after the first [`FREE_MOVES`]
     /// there is one for each time as many bytes were inserted.
     ///
@@ -56,8 +56,8 @@ impl Core {
             if self.grow(pool, class, taken) == 0 && self.bring_together() {
                 self.grow(pool, class, taken);
             }
-            // What is left over may be too short a row for this class, but not for the one that it
-            // comes from.
+            // The rest may be too short a row for this class, but not for the one that it comes
+            // from.
             let left = before.saturating_sub(pool.slab_bytes());
             if left > 0 {
                 self.give_back_to(pool, giver, left);
@@ -86,7 +86,7 @@ impl Core {
                 && self.move_until_grown(pool, class, least)
     }
 
-    /// Takes so many bytes at a time from the largest other classes of the pool, until this one
+    /// Takes this many bytes at a time from the largest other classes of the pool, until this one
     /// gets a run.
     fn move_until_grown(&self, pool: &Pool, class: &Class, bytes: u64) -> bool {
         let before = pool.slab_bytes();

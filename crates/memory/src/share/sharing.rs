@@ -9,7 +9,7 @@ pub(crate) struct Sharing {
     pub(super) is_automatic: bool,
     /// Most slabs that a pool over its limit gives back in one round.
     pub(super) resize_slabs: u64,
-    /// Whether the last round of reclaiming held pools back, which the next one has to end.
+    /// True if the last round of reclaiming held pools back, which the next one has to end.
     pub(super) holds_back: bool,
 }
 

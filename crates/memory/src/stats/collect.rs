@@ -125,7 +125,7 @@ impl Core {
         }
     }
 
-    /// What is known under the lock of the class.
+    /// Returns the statistics that are known under the lock of the class.
     fn locked_stats(&self, number: u8, class: &Class, inner: &Inner, in_magazines: u64) -> ClassStats {
         let now = self.now();
         let info = inner.chunks.info();

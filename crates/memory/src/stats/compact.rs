@@ -27,6 +27,6 @@ pub struct CompactStats {
     pub removed: u64,
     /// Entries that left because their bucket was full, also because buckets became fewer.
     pub evictions: u64,
-    /// How often the number of buckets was changed.
+    /// Number of times the number of buckets was changed.
     pub resizes: u64,
 }

@@ -4,11 +4,11 @@ use base::pin::Grace;
 
 use crate::sizing::{SizeHistogram, Tuning};
 
-/// What keeps the sizes of a pool to its items.
+/// The state that keeps the sizes of a pool to its items.
 pub(crate) struct Tuner {
     pub(crate) tuning: Tuning,
     pub(super) seen: SizeHistogram,
-    /// When the pool was last looked at, in seconds.
+    /// The time at which the pool was last looked at, in seconds.
     pub(super) looked_at: u32,
 }
 

@@ -2,10 +2,10 @@
 //! values.
 //!
 //! What is followed is counted by the hash of the key, in a table of fixed size: two keys may share
-//! a counter, so that now and then a change is told of a key that nobody follows. None that
-//! happened after the key was followed is missing: either the follower reads the new value, or who
-//! changes it sees the counter (invariant 2). Where changes come faster than they are read, what
-//! does not fit is counted as lost, and the reader has to take every key for changed.
+//! a counter, so that now and then a change is reported for a key that is not followed. None that
+//! happened after the key was followed is missing: either the follower reads the new value, or the
+//! thread that changes it sees the counter (invariant 2). If changes come faster than they are
+//! read, what does not fit is counted as lost, and the reader has to take every key for changed.
 //!
 //! Invariants:
 //! 1. A change is noted after it can be read, and a key is followed before it is read; between the
@@ -27,8 +27,8 @@ use crate::pools::PoolId;
 
 /// Counters of followed keys: half a MiB.
 const COUNTERS: usize = 1 << 19;
-/// A record before its key: the pool's number, the life of that number, the key's length, nothing,
-/// the author; 2, 2, 2, 2 and 8 bytes.
+/// A record before its key: the pool's number, the generation of that number, the key's length,
+/// nothing, the author; 2, 2, 2, 2 and 8 bytes.
 const RECORD_BYTES: usize = 16;
 
 thread_local! {
@@ -58,7 +58,7 @@ pub struct Change<'a> {
 pub(super) struct Changes {
     counters: Box<[AtomicU8]>,
     follows_all: AtomicBool,
-    /// Whether there is anything to be read.
+    /// True if there is anything to be read.
     is_waiting: AtomicBool,
     buffer: Mutex<Buffer>,
 }

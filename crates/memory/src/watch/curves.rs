@@ -34,15 +34,15 @@ use crate::error::{Error, ErrorKind};
 const BUFFER: usize = 128;
 /// Points of a curve that is handed out.
 const POINTS: usize = 128;
-/// The largest cache that is asked about is so many times this one, where nothing else is said:
-/// HopperKV's bound.
+/// The largest cache that is asked about is this many times the present one, if nothing else is
+/// said: HopperKV's bound.
 const TIMES_MEMORY: u64 = 4;
 
-/// How a pool's curve is learnt.
+/// The configuration of learning a pool's curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurveConfig {
-    /// How many keys are followed at most, 64 to 1,048,576. Each takes about 60 bytes: 0.6 MiB for
-    /// the default of 8192, whatever the number of keys in the pool.
+    /// The number of keys that are followed at most, 64 to 1,048,576. Each takes about 60 bytes:
+    /// 0.6 MiB for the default of 8192, whatever the number of keys in the pool.
     pub keys: usize,
     /// The largest share of all keys that is followed, above 0 and at most 1. Decides the cost, and
     /// what a small pool can know: at the default of 1/64, one of 64,000 items has a sample of
@@ -88,9 +88,10 @@ pub struct PoolCurve {
     /// [`curve::Confidence`] tells how far it can be trusted. It is that of LRU, whatever the
     /// pool's policy.
     pub curve: MissRatioCurve,
-    /// Bytes of the cache's memory for a byte of chunks, as the pool's slabs are used now: at least 1.
+    /// Bytes of the cache's memory for a byte of chunks, as the pool's slabs are used now: at
+    /// least 1.
     pub memory_per_byte: f64,
-    /// What the pool has of the cache's memory, in bytes: its slabs, and what index, queues and
+    /// The pool's part of the cache's memory, in bytes: its slabs, and what index, queues and
     /// ghosts take when all of its chunks are in use.
     pub memory_bytes: u64,
     /// The share of keys that is followed now.
@@ -110,7 +111,7 @@ impl PoolCurve {
     }
 }
 
-/// What has learnt so far.
+/// The state of learning so far.
 struct Learner {
     shards: Shards,
     /// Empty, with room for a buffer: what the next full one is exchanged for.
@@ -125,7 +126,7 @@ struct Learner {
     charged: u64,
 }
 
-/// What a pool has of a curve.
+/// A pool's part of learning its curve.
 #[derive(Default)]
 pub(crate) struct Curves {
     /// Keys whose place lies below are followed; 0 = nobody learns.
@@ -182,7 +183,7 @@ impl Curves {
         self.below.load(Ordering::Relaxed)
     }
 
-    /// What it takes, in bytes, as charged.
+    /// Returns its memory, in bytes, as charged.
     pub(crate) fn bytes(&self) -> usize {
         self.learner.lock().as_ref().map_or(0, |learner| learner.charged as usize)
     }

@@ -15,7 +15,7 @@ use base::ByteSize;
 
 use crate::pools::PoolId;
 
-/// What happened.
+/// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EventKind {
@@ -33,7 +33,7 @@ pub enum EventKind {
     Evict,
     /// An item that had expired or was flushed left.
     Expire,
-    /// When an item expires was changed.
+    /// The expiry time of an item was changed.
     Touch,
 }
 
@@ -65,7 +65,7 @@ impl EventKind {
     }
 }
 
-/// What came of it.
+/// The results of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EventResult {
@@ -93,9 +93,9 @@ impl EventResult {
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// What happened.
+    /// The kind of the event.
     pub kind: EventKind,
-    /// What came of it.
+    /// Its result.
     pub result: EventResult,
     /// To which key.
     pub key: &'a [u8],
@@ -109,17 +109,17 @@ pub struct Event<'a> {
     /// Seconds until the item expires, at the time of the event; `None` = never, or there was no
     /// item.
     pub ttl_secs: Option<u32>,
-    /// When, in nanoseconds since the Unix epoch, by the cache's clock. Never less than that of the
-    /// event before.
+    /// The time, in nanoseconds since the Unix epoch, by the cache's clock. Never less than that of
+    /// the event before.
     pub time_nanos: u64,
 }
 
-/// Which events are recorded, and where to.
+/// The events that are recorded, and their buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventConfig {
-    /// The events of one key in so many are recorded; 1 = of all, 0 = of none. Default 1,000.
+    /// The events of one key in this many are recorded; 1 = of all, 0 = of none. Default 1,000.
     pub one_in: u32,
-    /// How much the events may take that were not read yet. Twice that is charged to the ledger,
+    /// Memory of the events that were not read yet, at most. Twice that is charged to the ledger,
     /// for events that are being read. An event takes 32 bytes and its key. Default 1 MiB.
     pub buffer: ByteSize,
 }
@@ -130,10 +130,10 @@ impl Default for EventConfig {
     }
 }
 
-/// How many events there were.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventStats {
-    /// One key in so many is sampled; 0 = none.
+    /// One key in this many is sampled; 0 = none.
     pub one_in: u32,
     /// Events that were recorded since this reader began.
     pub recorded: u64,
@@ -141,7 +141,7 @@ pub struct EventStats {
     pub dropped: u64,
 }
 
-/// What events are given to.
+/// A receiver of events.
 pub trait EventSink {
     /// Takes an event. Called by the thread that reads, with no lock held: it may call the cache.
     fn event(&mut self, event: &Event<'_>);
@@ -168,8 +168,8 @@ const NO_CLASS: u16 = u16::MAX;
 const NO_POOL: u16 = u16::MAX;
 const NO_NUMBER: u32 = u32::MAX;
 const NO_BYTES: u64 = u64::MAX;
-/// Kind, result, key length, pool, class, time to live, life of the pool's number, nothing, value
-/// length, time: 1, 1, 2, 2, 2, 4, 2, 2, 8 and 8 bytes.
+/// Kind, result, key length, pool, class, time to live, generation of the pool's number, nothing,
+/// value length, time: 1, 1, 2, 2, 2, 4, 2, 2, 8 and 8 bytes.
 const RECORD_BYTES: usize = 32;
 
 impl Buffer {

@@ -1,4 +1,4 @@
-//! Which keys of a pool are hot: those with most accesses, in a fixed amount of memory.
+//! The hot keys of a pool: those with most accesses, in a fixed amount of memory.
 //!
 //! Accesses are sampled at random, so that a hot key is seen however its key is hashed. The sampled
 //! ones go to a HeavyKeeper (Gong et al., "HeavyKeeper: An Accurate Algorithm for Finding Top-k
@@ -29,13 +29,13 @@ const BASE: f64 = 1.08;
 /// From this count on a counter does not fade: the probability is below 2^-28.
 const MOST_FADING: usize = 256;
 
-/// How hot keys are found.
+/// The configuration of finding hot keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HotKeysConfig {
-    /// How many keys are kept, 1 to 1,024. Those at the end of the list are less exact; ask for
-    /// fewer. Each takes 524 to 780 bytes. Default 64.
+    /// The number of keys that are kept, 1 to 1,024. Those at the end of the list are less exact;
+    /// ask for fewer. Each takes 524 to 780 bytes. Default 64.
     pub keys: usize,
-    /// One access in so many is looked at, at least 1. Default 100.
+    /// One access in this many is looked at, at least 1. Default 100.
     pub one_in: u32,
     /// After this time an access counts half; whole seconds, at least 1. Default 60 s.
     pub half_life: Duration,
@@ -55,7 +55,7 @@ pub struct HotKey {
     /// About how many accesses it had: those of the present half-life whole, those of the one
     /// before half, and so on.
     pub accesses: u64,
-    /// Which part of all accesses to the pool that was, 0 to 1.
+    /// The part of all accesses to the pool that was to this key, 0 to 1.
     pub share: f64,
 }
 
@@ -124,7 +124,7 @@ impl HotKeys {
         (keys * WIDTH_PER_KEY).next_power_of_two()
     }
 
-    /// What hot keys with this configuration take, in bytes.
+    /// Returns the memory of hot keys with this configuration, in bytes.
     pub(crate) fn bytes_for(config: &HotKeysConfig) -> usize {
         let rows = ROWS * Self::width(config.keys) * size_of::<Counter>();
         let list = config.keys * (size_of::<Kept>() + size_of::<u64>());
@@ -242,10 +242,10 @@ impl Kept {
     }
 }
 
-/// What a pool has of hot keys.
+/// A pool's hot keys.
 #[derive(Default)]
 pub(crate) struct PoolHeat {
-    /// Which share of its accesses is counted: a [`Share`].
+    /// The share of its accesses that is counted: a [`Share`].
     share: std::sync::atomic::AtomicU64,
     pub(crate) keys: parking_lot::Mutex<Option<Box<HotKeys>>>,
 }
@@ -259,7 +259,7 @@ impl PoolHeat {
         self.share.store(share.to_bits(), std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// What it takes, in bytes.
+    /// Returns its memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.keys.lock().as_ref().map_or(0, |keys| keys.bytes())
     }

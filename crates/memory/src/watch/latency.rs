@@ -1,4 +1,4 @@
-//! How long calls take: a sample of them, in histograms that all threads add to.
+//! Durations of calls: a sample of them, in histograms that all threads add to.
 //!
 //! A histogram has 32 buckets for each power of two, so that a value is known to 3 %. It takes 16
 //! KiB, whatever it holds (as HdrHistogram with one and a half significant digits; Tene). Adding is
@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is timed.
+/// The kinds of calls that are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Timed {
@@ -56,8 +56,8 @@ impl Default for Histogram {
     }
 }
 
-/// The bucket of a value. Below [`STEPS`] each value has its own; above, the leading [`STEPS_LOG2`] +
-/// 1 bits name it.
+/// The bucket of a value. Below [`STEPS`] each value has its own; above, the leading
+/// [`STEPS_LOG2`] + 1 bits name it.
 fn bucket(nanos: u64) -> usize {
     let top = nanos.max(STEPS).ilog2();
     let shift = top - STEPS_LOG2;
@@ -76,7 +76,7 @@ fn largest(bucket: usize) -> u64 {
 }
 
 impl Histogram {
-    /// What all its buckets take, in bytes.
+    /// The memory of all its buckets, in bytes.
     pub(crate) const BYTES: usize = BUCKETS * size_of::<AtomicU64>() + size_of::<Self>();
 
     /// Adds a value `times` times.
@@ -120,14 +120,14 @@ impl Histogram {
     }
 }
 
-/// How long calls of one kind took, in nanoseconds, by those that were sampled since sampling was
+/// Durations of calls of one kind, in nanoseconds, by those that were sampled since sampling was
 /// last switched on. Each holds the time of reading the clock once (23 to 42 ns). Percentiles are
 /// known to 3 %, from above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencyStats {
-    /// What was timed.
+    /// The kind of call that was timed.
     pub what: Timed,
-    /// How many calls were timed.
+    /// The number of calls that were timed.
     pub samples: u64,
     /// Their mean.
     pub mean_nanos: u64,

@@ -29,12 +29,12 @@ impl<W: Write> TraceWriter<W> {
         Ok(Self { out, line: Vec::new(), events: 0, error: None })
     }
 
-    /// How many events were written.
+    /// Returns the number of events that were written.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// What went wrong first, if anything: after that nothing more is written.
+    /// Returns the first error, if any: after that nothing more is written.
     pub fn error(&self) -> Option<&io::Error> {
         self.error.as_ref()
     }

@@ -13,7 +13,8 @@ use crate::find::Keys;
 use crate::pools::PoolId;
 
 impl Watch {
-    /// Whether a change of this key is to be told. Asked after the change can be seen.
+    /// Returns the changes if one of this key is to be reported. Asked after the change can be
+    /// seen.
     #[inline]
     fn tells(&self, hash: u64) -> Option<&Changes> {
         if !self.has(CHANGES) {
@@ -47,7 +48,7 @@ impl Core {
 }
 
 impl Cache {
-    /// Begins to tell of changes of keys that are followed ([`ChangeReader::follow`]), for as long
+    /// Begins to report changes of keys that are followed ([`ChangeReader::follow`]), for as long
     /// as the reader lives. There is one at a time. `buffer` bounds how much is kept that was not
     /// read yet: a change takes its key and 16 bytes.
     ///
@@ -101,7 +102,7 @@ impl Cache {
     }
 }
 
-/// Tells of changes of the keys that it follows. Made by [`Cache::changes`]; may be shared by
+/// Reports changes of the keys that it follows. Made by [`Cache::changes`]; may be shared by
 /// threads. When it is dropped, nothing is followed any more.
 #[derive(Debug)]
 pub struct ChangeReader {
@@ -132,7 +133,7 @@ impl ChangeReader {
         let _ = changes.counter(keys.hash(key)).fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// Whether the changes of all keys are told, whatever is followed.
+    /// Sets whether the changes of all keys are reported, whatever is followed.
     pub fn follow_all(&self, all: bool) {
         if let Some(changes) = self.all() {
             changes.follows_all.store(all, Ordering::Relaxed);
@@ -140,7 +141,7 @@ impl ChangeReader {
         }
     }
 
-    /// Stops telling of changes, so that calls pay nothing for it, until it is told to go on. What
+    /// Stops reporting changes, so that calls pay nothing for it, until it is told to go on. What
     /// was followed, and what was not read yet, is forgotten.
     pub fn pause(&self) {
         let core = self.cache.core();
@@ -166,7 +167,7 @@ impl ChangeReader {
         changes.is_waiting.store(false, Ordering::Relaxed);
     }
 
-    /// Whether there is something to read. Costs a load.
+    /// Returns whether there is something to read. Costs a load.
     #[inline]
     pub fn is_waiting(&self) -> bool {
         self.all().is_some_and(|changes| changes.is_waiting.load(Ordering::Acquire))

@@ -90,7 +90,10 @@ impl Cache {
     /// let learnt = cache.curve(pool)?.expect("it is learnt");
     /// let (few, all) = (learnt.curve.miss_ratio(10_000.0), learnt.curve.miss_ratio(200_000.0));
     /// assert!(few > 0.99, "a loop misses everything in a cache that is too small");
-    /// assert!((0.3..0.4).contains(&all), "and only what comes for the first time in one that is not");
+    /// assert!(
+    ///     (0.3..0.4).contains(&all),
+    ///     "and only what comes for the first time in one that is not"
+    /// );
     /// # Ok(())
     /// # }
     /// ```
@@ -118,8 +121,8 @@ impl Cache {
 }
 
 impl Core {
-    /// What the pool has of the memory, as [`PoolCurve::memory_bytes`] has it, and how many bytes
-    /// of chunks that makes.
+    /// Returns the pool's memory, as [`PoolCurve::memory_bytes`] has it, and the number of bytes of
+    /// chunks that makes.
     fn memory_of(&self, pool: &Pool) -> (u64, u64) {
         let of_class = |(_, class): (u8, &Class)| {
             let inner = class.inner.lock();

@@ -59,7 +59,7 @@ impl Cache {
         Ok(EventReader { cache: self.clone(), spare: Vec::with_capacity(config.buffer.as_usize()) })
     }
 
-    /// Changes which share of the keys is sampled, at once: one in so many; 0 = none. `false`:
+    /// Changes the share of the keys that is sampled, at once: one in this many; 0 = none. `false`:
     /// nobody reads events.
     pub fn set_events_one_in(&self, one_in: u32) -> bool {
         let watch = &self.core().watch;
@@ -71,7 +71,7 @@ impl Cache {
         true
     }
 
-    /// How many events were recorded and dropped; `None` where nobody reads them.
+    /// Returns the numbers of events that were recorded and dropped; `None` if nobody reads them.
     pub fn event_stats(&self) -> Option<EventStats> {
         self.core().watch.buffer.lock().as_ref().map(|buffer| buffer.stats)
     }
@@ -114,8 +114,8 @@ impl Drop for EventReader {
     }
 }
 
-/// A thread that reads events now and then, until this is stopped or dropped; then it reads what is
-/// left.
+/// A thread that reads events now and then, until this is stopped or dropped; then it reads the
+/// remaining ones.
 #[derive(Debug)]
 pub struct EventThread<S>(Repeating<(EventReader, S)>);
 
