@@ -107,7 +107,7 @@ impl<K, V> std::fmt::Debug for CompactCache<K, V> {
     }
 }
 
-/// What [`CompactCache::update`] may make of an entry.
+/// The result of [`CompactCache::update`] for an entry.
 type Updated<V> = Option<Option<V>>;
 
 impl<K: Pod, V: Pod> CompactCache<K, V> {
@@ -149,13 +149,13 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
         Some(value)
     }
 
-    /// The value of `key`; counts nothing, and is no use.
+    /// Returns the value of `key`; counts nothing, and is not a use of the entry.
     pub fn peek(&self, key: &K) -> Option<V> {
         let _pinned = host::pins(&self.cache).pin();
         self.store.find(bytes_of(key), value_at).map(|(_, value)| value)
     }
 
-    /// Whether `key` has a value; counts nothing, and is no use.
+    /// Returns whether `key` has a value; counts nothing, and is not a use of the entry.
     pub fn contains(&self, key: &K) -> bool {
         let _pinned = host::pins(&self.cache).pin();
         self.store.find(bytes_of(key), |_, _| Ok(())).is_some()
@@ -204,10 +204,10 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
         None
     }
 
-    /// What `update` makes of the value of `key`, as one step: its value now, or `None`, becomes
-    /// what is returned, or is removed. Returns what it was. A use, but counts neither hit nor
-    /// miss. `update` runs with no lock held, and again where another thread has changed the bucket
-    /// meanwhile.
+    /// Updates the value of `key` as one step: `update` is given its value now, or `None`, and what
+    /// it returns takes that value's place; `None` removes the key. Returns the value before. A
+    /// use, but counts neither hit nor miss. `update` runs with no lock held, and again if another
+    /// thread has changed the bucket meanwhile.
     pub fn update(&self, key: &K, mut update: impl FnMut(Option<V>) -> Option<V>) -> Option<V> {
         loop {
             let old = self.peek(key);
@@ -299,7 +299,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
         self.store.resize(host::of(&self.cache), buckets)
     }
 
-    /// What it holds, and what was done so far.
+    /// Returns what it holds, and what was done so far.
     pub fn stats(&self) -> CompactStats {
         SharesMemory::stats(&*self.store)
     }
@@ -331,7 +331,7 @@ fn value_at<V: Pod>(bucket: Bucket<'_>, number: usize) -> memory::cells::Look<V>
 /// The entries of a compact cache: see [`CompactCache::iter`].
 pub struct Entries<'c, K, V> {
     of: &'c CompactCache<K, V>,
-    /// Where to go on, as a fraction of all hashes.
+    /// The place to go on from, as a fraction of all hashes.
     next: u64,
     ready: VecDeque<(K, V)>,
 }

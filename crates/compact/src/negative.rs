@@ -45,7 +45,7 @@
 //!    with a probability of `n / 2^64`, or `n / 2^128`. Ten million entries of 64 bits and a
 //!    million questions a second about keys that are there: one wrong answer in three weeks, which
 //!    lasts until the entry expires. The hash is seeded at random, so that nobody can make keys
-//!    meet who does not see the seed; XXH3 is no cryptographic hash all the same. Take 64 bits
+//!    meet who does not see the seed; XXH3 is not a cryptographic hash all the same. Take 64 bits
 //!    where a wrong answer is a nuisance, and 128, the default, where it is a fault.
 
 use std::sync::Arc;
@@ -69,7 +69,7 @@ const REFUSED: usize = 3;
 const VOIDED: usize = 4;
 const EXPIRED: usize = 5;
 
-/// How much of a key is kept: see [`crate::negative`], 3.
+/// The part of a key that is kept: see [`crate::negative`], 3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fingerprint {
     /// 64 bits: 12.2 bytes an entry.
@@ -91,7 +91,7 @@ pub struct NegativeConfig {
     /// For how long a key is known to be absent, in seconds; `None` = until it is evicted or
     /// voided. Default 60.
     pub ttl_secs: Option<u32>,
-    /// How much of a key is kept. Default 128 bits.
+    /// The part of a key that is kept. Default 128 bits.
     pub fingerprint: Fingerprint,
     /// Seed of the hash of its keys. Default: from the operating system.
     pub hash_seed: Option<u64>,
@@ -130,7 +130,7 @@ pub struct NegativeStats {
     pub entries: CompactStats,
 }
 
-/// What an owner was about to be asked for, and when: from [`NegativeCache::begin`].
+/// A note of what an owner was about to be asked for, and when: from [`NegativeCache::begin`].
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Ticket {
@@ -173,9 +173,9 @@ struct Inner {
     entries: Entries,
     seed: u64,
     ttl_secs: Option<u32>,
-    /// How often keys of each stripe were voided.
+    /// Number of times that keys of each stripe were voided.
     versions: Box<[AtomicU32]>,
-    /// How often all were.
+    /// Number of times that all were.
     epoch: AtomicU32,
     counters: Counters<6>,
 }
@@ -254,7 +254,7 @@ impl NegativeCache {
         self.inner.counters.add(counter, n);
     }
 
-    /// Whether `key` is known to be absent. A use of its entry.
+    /// Returns whether `key` is known to be absent. A use of its entry.
     pub fn is_absent(&self, key: &[u8]) -> bool {
         let fingerprint = self.fingerprint(key);
         let known = with_entries!(self.inner, fingerprint, |entries, key| match entries.get(key) {
@@ -285,7 +285,7 @@ impl NegativeCache {
         self.note_for(ticket, self.inner.ttl_secs)
     }
 
-    /// The same for so many seconds; `None` = until it is evicted or voided.
+    /// The same for this many seconds; `None` = until it is evicted or voided.
     pub fn note_for(&self, ticket: Ticket, ttl_secs: Option<u32>) -> bool {
         let Ticket { fingerprint, version, epoch } = ticket;
         let expiry = ttl_secs.map_or(0, |secs| self.now().saturating_add(secs).max(1));
@@ -329,7 +329,7 @@ impl NegativeCache {
         }
     }
 
-    /// What it holds, and what was done so far.
+    /// Returns what it holds, and what was done so far.
     pub fn stats(&self) -> NegativeStats {
         let count = |counter| self.inner.counters.sum(counter);
         NegativeStats {

@@ -14,9 +14,10 @@ use memory::tail::{self, Tailed};
 use memory::{Error, ErrorKind};
 use memory::{Expiry, ItemOptions};
 
-/// How often a reader tries before it keeps writers out.
+/// Number of times that a reader tries before it keeps writers out.
 pub(super) const ATTEMPTS: u32 = 16;
-/// How often a thread that waits for another one's growth lets others run before it sleeps.
+/// Number of times that a thread that waits for another one's growth lets others run before it
+/// sleeps.
 const YIELDS: u32 = 64;
 pub(super) const WORD: usize = size_of::<u32>();
 
@@ -30,14 +31,14 @@ pub(super) struct Handle {
     id: u64,
 }
 
-/// What became of a change.
+/// The result of a change.
 pub(super) enum Change<R> {
     Done(R),
-    /// There is no room: a tail of so many words would have this. Nothing was changed.
+    /// There is no room: a tail of this many words would have this. Nothing was changed.
     Full(usize, Room),
 }
 
-/// Why a look at an item did not succeed.
+/// The reason that a look at an item did not succeed.
 enum Miss {
     Gone,
     Corrupt,
@@ -144,8 +145,8 @@ impl Handle {
         if tail.identify(self.shape).is_ok_and(|id| id == self.id) { Ok(tail) } else { Err(Miss::Gone) }
     }
 
-    /// What `look` sees, with the sequence that it belongs to. `look` may run several times, and on
-    /// torn content.
+    /// Returns what `look` sees, with the sequence that it belongs to. `look` may run several
+    /// times, and on torn content.
     pub(super) fn read<R>(&self, look: impl Fn(Tail<'_>) -> Look<R>) -> Result<(u32, R), Error> {
         let seen = self.keys().find_with(&self.key, |found| {
             let tail = self.ours(found.tail().map(Tail))?;
@@ -211,8 +212,8 @@ impl Handle {
         }
     }
 
-    /// Makes a change, letting the structure grow where it has no room for it. `rebuild` copies all
-    /// that is in one tail to an empty one with room for so much, and says whether it fits.
+    /// Makes a change, letting the structure grow if it has no room for it. `rebuild` copies all
+    /// that is in one tail to an empty one with the given room, and says whether it fits.
     ///
     /// With `expected`, only if the sequence is still that: `None` = it is not.
     pub(super) fn write<R>(
@@ -248,8 +249,8 @@ impl Handle {
         }
     }
 
-    /// How many words the next tail should have, where `words` are the least: half as many more, as
-    /// far as an item goes.
+    /// Returns the number of words that the next tail should have, if `words` are the least: half
+    /// as many more, as far as an item goes.
     fn wanted(&self, words: usize) -> Result<usize, Error> {
         let most = tail::largest(&self.cache, self.pool, self.key.len())? / WORD;
         // What fills the largest chunk to the last word would be copied at every other change.
@@ -311,8 +312,8 @@ impl Handle {
         Ok(())
     }
 
-    /// What the structure takes: `look` says how many entries there are, and how many words they
-    /// and what they left take.
+    /// Returns the memory that the structure takes: `look` returns the number of entries, and the
+    /// numbers of words that they and what they left take.
     pub(super) fn usage(
         &self,
         look: impl Fn(Tail<'_>) -> Look<(usize, usize, usize)>,

@@ -20,8 +20,9 @@ use memory::{Error, ErrorKind};
 /// # fn main() -> Result<(), millpond::Error> {
 /// # let cache = Cache::new(CacheConfig::default())?;
 /// # let pool = cache.add_pool(PoolConfig::named("default"))?;
-/// let hours = Array::<u32>::create(&cache, pool, b"hits-by-hour", 24, &StructureOptions::default())?
-///     .expect("the key has no item yet");
+/// let hours =
+///     Array::<u32>::create(&cache, pool, b"hits-by-hour", 24, &StructureOptions::default())?
+///         .expect("the key has no item yet");
 /// hours.update(7, |hits| hits + 1)?;
 /// assert_eq!(hours.get(7)?, Some(1));
 /// assert_eq!(hours.get(24)?, None);
@@ -45,7 +46,7 @@ impl<T> std::fmt::Debug for Array<T> {
     }
 }
 
-/// Where the elements begin, in bytes.
+/// The offset of the first element, in bytes.
 const FIRST: usize = HEADER * size_of::<u32>();
 
 impl<T: Pod> Array<T> {
@@ -177,7 +178,7 @@ impl<T: Pod> Array<T> {
         Ok(self.handle.read(look)?.1)
     }
 
-    /// What it takes.
+    /// Returns the memory that it takes.
     ///
     /// # Errors
     /// [`ErrorKind::Gone`].
@@ -198,7 +199,7 @@ impl<T: Pod> Array<T> {
     }
 }
 
-/// Where an element lies, if it is there.
+/// Returns the offset of an element, if it is there.
 fn place<T>(tail: Tail<'_>, index: usize) -> Look<Option<usize>> {
     let inside = index < tail.get(LEN)? as usize;
     Ok(inside.then(|| index.saturating_mul(size_of::<T>()).saturating_add(FIRST)))

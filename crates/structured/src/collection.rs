@@ -20,7 +20,10 @@
 //! let user = Collection::of(&cache, &item).expect("a collection");
 //! let (sequence, visits) = user.read(|view| view.get(b"visits"))?.expect("still there");
 //! assert_eq!(visits.map(|field| field.value).as_deref(), Some(&b"1"[..]));
-//! assert!(user.apply(sequence, &[Edit::put(b"visits", b"2")])?, "nobody has changed it meanwhile");
+//! assert!(
+//!     user.apply(sequence, &[Edit::put(b"visits", b"2")])?,
+//!     "nobody has changed it meanwhile"
+//! );
 //! # Ok(())
 //! # }
 //! ```
@@ -60,7 +63,7 @@ const SLACK: usize = 16;
 /// Items of fewer words are left as large as they are.
 const SMALL: usize = 256;
 
-/// What a collection is.
+/// The kinds of collections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CollectionKind {
     /// Fields with values.
@@ -100,8 +103,8 @@ pub struct Member {
     pub score: f64,
 }
 
-/// A collection that an item holds: see the [module](crate). It is the collection of
-/// this item, whatever the key has by now.
+/// A collection that an item holds: see the [module](crate). It is the collection of this item,
+/// whatever the key has meanwhile.
 pub struct Collection<'a> {
     cache: &'a Cache,
     item: &'a ReadHandle<'a>,
@@ -133,13 +136,13 @@ impl<'a> Collection<'a> {
         is_gone().is_ok_and(|is_gone| !is_gone).then_some(Self { cache, item, bag })
     }
 
-    /// What kind it is.
+    /// Returns its kind.
     pub fn kind(&self) -> CollectionKind {
         self.bag.kind
     }
 
-    /// What tells this state from every other one of any collection of the cache: which collection
-    /// it is, and how often it was changed. `None`: it is gone.
+    /// Returns what tells this state from every other one of any collection of the cache: the
+    /// collection's identity, and the number of its changes. `None`: it is gone.
     ///
     /// # Errors
     /// As for [`Self::read`].
@@ -207,9 +210,9 @@ impl<'a> Collection<'a> {
         Ok(fits.then(|| with_end(new, &[Edit::Deadline(deadline)])))
     }
 
-    /// What `look` sees at one moment, with the sequence that it belongs to. `None`: the collection
-    /// is gone. `look` may run several times, and on torn content. Takes no lock, unless writers
-    /// keep it from reading.
+    /// Returns what `look` sees at one moment, with the sequence that it belongs to. `None`: the
+    /// collection is gone. `look` may run several times, and on torn content. Takes no lock, unless
+    /// writers keep it from reading.
     ///
     /// # Errors
     /// [`ErrorKind::WrongType`] where it is corrupt.
@@ -421,7 +424,7 @@ impl<'a> Collection<'a> {
         let _ = self.bag.tail.set(at, word);
     }
 
-    /// What it takes.
+    /// Returns the memory that it takes.
     ///
     /// # Errors
     /// As for [`Self::read`]; `None`: it is gone.
@@ -450,7 +453,7 @@ fn allocate<'c>(cache: &'c Cache, pool: PoolId, key: &[u8], words: usize) -> Res
     tail::make(cache, pool, key, words * WORD, &options)
 }
 
-/// So many words, if one item of the pool has as many, and how many it has.
+/// Returns this many words, if one item of the pool has as many, and how many it has.
 fn most_words(cache: &Cache, pool: PoolId, key: &[u8], words: usize) -> Result<(usize, usize), Error> {
     let most = tail::largest(cache, pool, key.len())? / WORD;
     if words > most {
@@ -470,7 +473,7 @@ fn corrupt(key: &[u8]) -> Error {
     Error::new(ErrorKind::WrongType, context)
 }
 
-/// What changes make of the item's end.
+/// Returns the item's expiry time after these changes.
 fn end_of(edits: &[Edit<'_>]) -> Option<Expiry> {
     edits.iter().rev().find_map(|edit| match edit {
         Edit::Deadline(None) => Some(Expiry::Never),

@@ -20,7 +20,7 @@ pub(super) struct Room {
     pub(super) words: usize,
 }
 
-/// What became of a value that was put in.
+/// The result of putting a value in.
 pub(super) enum Put {
     /// Its key has another entry now.
     New(u32),
@@ -28,11 +28,11 @@ pub(super) enum Put {
     Moved(u32),
     /// Its entry is the same.
     InPlace,
-    /// There is no room, but so much would do. Nothing was changed.
+    /// There is no room, but this much would do. Nothing was changed.
     Full(Room),
 }
 
-/// How the entries of a map lie.
+/// The layout of the entries of a map.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entries {
     kind: Kind,
@@ -60,7 +60,7 @@ impl Entries {
         words_for(self.key_bytes) + length + words_for(value_len)
     }
 
-    /// Words of a directory for so many entries. A hashed one is at most three quarters full.
+    /// Words of a directory for this many entries. A hashed one is at most three quarters full.
     fn slots(self, entries: usize) -> usize {
         if self.kind == Kind::Map { entries + entries / 3 + 2 } else { entries }
     }
@@ -120,7 +120,7 @@ impl Entries {
         Ok(Room { entries: tail.get(LEN)? as usize, words: self.live(tail)? })
     }
 
-    /// Puts the value of a key in, whose entry is `found`. What is left to do is the directory's.
+    /// Puts the value of a key in, whose entry is `found`. The rest is up to the directory.
     pub(super) fn put(self, tail: Tail<'_>, found: Option<usize>, key: &[u8], value: &[u8]) -> Look<Put> {
         if let Some(entry) = found
             && self.overwrite(tail, entry, value)?
@@ -173,7 +173,7 @@ impl Entries {
         tail.write(at + 1, value)
     }
 
-    /// Where the value of an entry lies, and its length in bytes.
+    /// Returns the offset of an entry's value, and its length in bytes.
     #[inline]
     pub(super) fn value(self, tail: Tail<'_>, entry: usize) -> Look<(usize, usize)> {
         let at = entry + words_for(self.key_bytes);

@@ -39,7 +39,7 @@ pub(super) const RING: usize = 13;
 /// Collections: the end in Unix milliseconds, 64 bits; 0 = none.
 pub(super) const DEADLINE: usize = 14;
 
-/// What kind of structure it is.
+/// The kinds of structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -55,7 +55,7 @@ pub(super) enum Kind {
 /// In the place of a length: values vary.
 pub(super) const VARIES: u32 = u32::MAX;
 
-/// What must be the same for a handle to open a structure.
+/// The properties that must be the same for a handle to open a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) kind: Kind,
@@ -78,14 +78,14 @@ pub(super) trait Header: Copy {
     /// The sequence, before what it stands for is read.
     fn sequence(self) -> Look<u32>;
 
-    /// Whether nothing was written since the sequence was `before`.
+    /// Returns whether nothing was written since the sequence was `before`.
     fn is_still(self, before: u32) -> Look<bool>;
 
     /// Runs `change`, which writes, between two steps of the sequence. The caller holds the lock of
     /// the stripe, and the sequence is even. It is left odd where `change` panics (invariant 4).
     fn change<R>(self, change: impl FnOnce(Self) -> Look<R>) -> Look<R>;
 
-    /// Whether the item is frozen by the process of this mark.
+    /// Returns whether the item is frozen by the process of this mark.
     fn is_frozen(self, mark: u32) -> Look<bool>;
 
     /// Freezes the item, or with 0 takes the mark off. The caller holds a reference.

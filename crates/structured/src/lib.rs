@@ -40,9 +40,9 @@
 //! finds it anew (as [`memory::Keys::find_with`] does: an access in the eyes of the eviction
 //! policy), and no memory is held between calls. Where the structure was evicted, removed, replaced
 //! or has expired, calls fail with [`memory::ErrorKind::Gone`], also where another structure has
-//! the key by now: what was put into the one is not in the other. Handles may be cloned and shared
-//! by threads. Calls are linearizable; readers take no lock unless writers keep them from it, and
-//! writers lock one of 64 stripes for the time of one change.
+//! the key meanwhile: what was put into the one is not in the other. Handles may be cloned and
+//! shared by threads. Calls are linearizable; readers take no lock unless writers keep them from
+//! it, and writers lock one of 64 stripes for the time of one change.
 //!
 //! To a plain find a structured item is one with an empty value
 //! ([`memory::ReadHandle::is_structured`]).
@@ -71,7 +71,7 @@
 
 #![forbid(unsafe_code)]
 
-/// What every structure can say of itself.
+/// Methods of every structure about itself.
 macro_rules! all_structures {
     () => {
         /// The key of its item.
@@ -79,7 +79,7 @@ macro_rules! all_structures {
             self.handle.key()
         }
 
-        /// How many entries, or elements, there are.
+        /// Returns the number of entries, or of elements.
         ///
         /// # Errors
         /// [`memory::ErrorKind::Gone`].
@@ -87,7 +87,7 @@ macro_rules! all_structures {
             Ok(self.handle.read(|tail| Ok(tail.get(LEN)? as usize))?.1)
         }
 
-        /// Whether there is none.
+        /// Returns whether there is none.
         ///
         /// # Errors
         /// [`memory::ErrorKind::Gone`].
@@ -98,7 +98,7 @@ macro_rules! all_structures {
 }
 use all_structures;
 
-/// What both maps do with all that is in them. `$bounds`: those of their keys.
+/// Methods of both maps on all that is in them. `$bounds`: those of their keys.
 macro_rules! whole_map {
     ($map:ident, $($bounds:tt)+) => {
         impl<K, V: ?Sized> Clone for $map<K, V> {
@@ -191,7 +191,7 @@ macro_rules! whole_map {
                 Ok(self.handle.read(look)?.1)
             }
 
-            /// What it takes.
+            /// Returns the memory that it takes.
             ///
             /// # Errors
             /// [`memory::ErrorKind::Gone`].
@@ -241,16 +241,17 @@ pub use value::Value;
 
 use memory::Expiry;
 
-/// How a structure is made.
+/// Options for a new structure.
 #[derive(Clone, Copy, Debug)]
 pub struct StructureOptions {
-    /// When it expires, as a whole. Default: never. [`memory::Keys::touch`] changes it.
+    /// The expiry time of the structure as a whole. Default: never. [`memory::Keys::touch`] changes
+    /// it.
     pub expiry: Expiry,
-    /// How many entries it is to have room for at once; it grows beyond. Default 16. Ignored by
-    /// arrays.
+    /// The number of entries that it is to have room for at once; it grows beyond. Default 16.
+    /// Ignored by arrays.
     pub entries: usize,
-    /// How long values of varying length are on average, in bytes: with `entries`, the size to
-    /// begin with. Default 32. Ignored where values are of one length.
+    /// The mean length of values of varying length, in bytes: with `entries`, the size to begin
+    /// with. Default 32. Ignored where values are of one length.
     pub value_bytes: usize,
 }
 
@@ -260,7 +261,7 @@ impl Default for StructureOptions {
     }
 }
 
-/// What a structure takes, at one moment.
+/// Memory of a structure, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Entries, or elements of an array.

@@ -46,9 +46,9 @@ pub struct Map<K, V: ?Sized> {
 impl<K: Pod, V: Value + ?Sized> Map<K, V> {
     const ENTRIES: Entries = Entries::new(Kind::Map, size_of::<K>(), V::BYTES);
 
-    /// What `update` makes of the value of a key, as one step: its value now, or `None`, becomes
-    /// what is returned, or is removed. Returns what it was. `update` runs with no lock held, and
-    /// again where another thread has changed the map meanwhile.
+    /// Updates the value of a key as one step: `update` is given its value now, or `None`, and what
+    /// it returns takes that value's place; `None` removes the key. Returns the value before.
+    /// `update` runs with no lock held, and again if another thread has changed the map meanwhile.
     ///
     /// # Errors
     /// As for [`Self::insert`].
@@ -78,7 +78,7 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
         Ok(self.handle.read(|tail| self.value(tail, key))?.1)
     }
 
-    /// Whether `key` has a value.
+    /// Returns whether `key` has a value.
     ///
     /// # Errors
     /// [`memory::ErrorKind::Gone`].
@@ -219,7 +219,7 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
     }
 }
 
-/// Where a directory begins to look for a hash.
+/// Returns the place at which a directory begins to look for a hash.
 pub(super) fn home(hash: u64, slots: usize) -> usize {
     ((u128::from(hash) * slots as u128) >> 64) as usize
 }

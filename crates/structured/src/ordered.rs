@@ -30,8 +30,12 @@ use memory::cells::{Cells as Tail, Corrupt, Look};
 /// # fn main() -> Result<(), millpond::Error> {
 /// # let cache = Cache::new(CacheConfig::default())?;
 /// # let pool = cache.add_pool(PoolConfig::named("default"))?;
-/// let (events, _) =
-///     OrderedMap::<u64, [u8]>::open_or_create(&cache, pool, b"events", &StructureOptions::default())?;
+/// let (events, _) = OrderedMap::<u64, [u8]>::open_or_create(
+///     &cache,
+///     pool,
+///     b"events",
+///     &StructureOptions::default(),
+/// )?;
 /// for (time, what) in [(30, "leave"), (10, "enter"), (20, "look")] {
 ///     events.insert(&time, what.as_bytes())?;
 /// }
@@ -45,15 +49,15 @@ pub struct OrderedMap<K, V: ?Sized> {
     types: PhantomData<fn(&K, &V)>,
 }
 
-/// Where a key stands, or would stand, and its entry.
+/// The place at which a key stands, or would stand, and its entry.
 type Place = (usize, Option<usize>);
 
 impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
     const ENTRIES: Entries = Entries::new(Kind::Ordered, size_of::<K>(), V::BYTES);
 
-    /// What `update` makes of the value of a key, as one step: its value now, or `None`, becomes
-    /// what is returned, or is removed. Returns what it was. `update` runs with no lock held, and
-    /// again where another thread has changed the map meanwhile.
+    /// Updates the value of a key as one step: `update` is given its value now, or `None`, and what
+    /// it returns takes that value's place; `None` removes the key. Returns the value before.
+    /// `update` runs with no lock held, and again if another thread has changed the map meanwhile.
     ///
     /// # Errors
     /// As for [`Self::insert`].
@@ -90,7 +94,7 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
         Ok(self.handle.read(look)?.1)
     }
 
-    /// Whether `key` has a value.
+    /// Returns whether `key` has a value.
     ///
     /// # Errors
     /// [`memory::ErrorKind::Gone`].
@@ -192,7 +196,7 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
         Ok((tail.get(HEADER + at)? & ENTRY) as usize)
     }
 
-    /// How many keys are before the first one of which `is_before` is false.
+    /// Returns the number of keys before the first one for which `is_before` is false.
     fn bound(&self, tail: Tail<'_>, is_before: impl Fn(&K) -> bool) -> Look<usize> {
         let (mut low, mut high) = (0, tail.get(LEN)? as usize);
         while low < high {

@@ -1,4 +1,4 @@
-//! What happens between the copying of a structure and its taking the place of the old one.
+//! Events between the copying of a structure and its taking the place of the old one.
 
 use std::cell::Cell;
 use std::sync::Arc;

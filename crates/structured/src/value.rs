@@ -1,4 +1,4 @@
-//! What a map may hold.
+//! Types that a map may hold.
 
 use std::borrow::Borrow;
 
@@ -9,7 +9,7 @@ use memory::cells::{Cells as Tail, Corrupt, Look};
 /// The values of a [`super::Map`] or [`super::OrderedMap`]: plain data, or `[u8]` for byte strings
 /// of any length. Not to be implemented elsewhere.
 pub trait Value: sealed::Sealed {
-    /// What is returned of it: a copy.
+    /// The type of what is returned of it: a copy.
     type Owned: Borrow<Self>;
 
     /// Its length in bytes, where all have the same.

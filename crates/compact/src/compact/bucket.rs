@@ -24,7 +24,7 @@ const WORD: usize = size_of::<u32>();
 /// Words of an entry that are moved at once.
 const AT_ONCE: usize = 16;
 
-/// How entries lie in a bucket.
+/// The layout of entries in a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     pub(super) key_bytes: usize,
@@ -57,12 +57,12 @@ impl Form {
         self.bucket_bytes / WORD
     }
 
-    /// Where an entry begins.
+    /// Returns the word at which an entry begins.
     const fn entry(self, number: usize) -> usize {
         1 + number * self.entry_words()
     }
 
-    /// Where the value of an entry begins.
+    /// Returns the word at which the value of an entry begins.
     pub(super) const fn value(self, number: usize) -> usize {
         self.entry(number) + self.key_words()
     }
@@ -86,7 +86,7 @@ impl Head {
         self.0 & LOCK != 0
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(super) fn count(self) -> usize {
         (self.0 & COUNT) as usize
     }
@@ -109,7 +109,7 @@ impl<'t> Bucket<'t> {
         Head(sequence::current(self.word()))
     }
 
-    /// Whether nothing was written since the head was `before`.
+    /// Returns whether nothing was written since the head was `before`.
     #[inline]
     pub(super) fn is_still(self, before: Head) -> bool {
         sequence::is_still(self.word(), before.0)
@@ -187,8 +187,8 @@ impl Locked<'_> {
         let (first, end) = (form.entry(0), form.entry(number + 1));
         let (mut left, mut taken) = (form.entry_words(), [0; AT_ONCE]);
         self.changed = true;
-        // The end of the entry goes to the front of all, then what was before it, which has come to
-        // stand where that was.
+        // The end of the entry goes to the front of all, then what was before it, which then stands
+        // where that was.
         while left > 0 {
             let taken = &mut taken[..left.min(AT_ONCE)];
             let start = end - taken.len();

@@ -1,4 +1,4 @@
-//! How many buckets there are, and which one is a hash's home, while their number changes.
+//! The number of buckets, and the home of a hash among them, while their number changes.
 //!
 //! The upper half of a hash, taken as a fraction, names a place in the array, as in the index. A
 //! larger array has each place at the same bucket or a later one, so that buckets are moved from
@@ -33,7 +33,7 @@ pub(super) struct View {
     pub(super) frontier: u32,
 }
 
-/// Where a fraction lies among so many buckets.
+/// Returns the place of a fraction among this many buckets.
 #[inline]
 pub(super) fn place(fraction: u32, buckets: u32) -> u32 {
     ((u64::from(fraction) * u64::from(buckets)) >> 32) as u32

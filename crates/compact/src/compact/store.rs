@@ -46,7 +46,7 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// Where an entry was found, and when.
+/// The place where an entry was found, and the bucket's head at that moment.
 pub(super) struct Place<'t> {
     pub(super) bucket: Bucket<'t>,
     pub(super) head: Head,
@@ -68,7 +68,7 @@ impl Store {
         self.counters.add(counter, n);
     }
 
-    /// Where a key belongs, as a fraction of all buckets.
+    /// Returns the place where a key belongs, as a fraction of all buckets.
     #[inline]
     pub(super) fn fraction(&self, key: &[u8]) -> u32 {
         (key_hash(self.seed, key) >> 32) as u32

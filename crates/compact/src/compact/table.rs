@@ -38,7 +38,7 @@ impl Table {
     /// Reserves `buckets` buckets.
     ///
     /// # Errors
-    /// Where the system refuses so much address space.
+    /// The system's error, if it refuses this much address space.
     pub(super) fn reserve(form: Form, buckets: u32) -> io::Result<Self> {
         let bytes = (buckets as usize * form.bucket_bytes).next_multiple_of(PAGE);
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that

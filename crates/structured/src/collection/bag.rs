@@ -1,5 +1,5 @@
-//! How the entries of a collection lie: behind a hashed directory, a ring, or both, in the order in
-//! which they came.
+//! The layout of the entries of a collection: behind a hashed directory, a ring, or both, in the
+//! order in which they came.
 //!
 //! The hashed directory is that of a [`super::super::Map`]: a word names the entry (20 bits) and
 //! has 12 bits of the key's hash, with linear probing and removal without tombstones. The ring
@@ -55,12 +55,12 @@ impl CollectionKind {
         1 + self.extra_words() + words_for(key_len) + words_for(value_len)
     }
 
-    /// Words of the hashed directory for so many entries: at most three quarters of it are used.
+    /// Words of the hashed directory for this many entries: at most three quarters of it are used.
     const fn slots(self, entries: usize) -> usize {
         if self.is_hashed() { entries + entries / 3 + 2 } else { 0 }
     }
 
-    /// Words of both directories for so many entries.
+    /// Words of both directories for this many entries.
     const fn directory_words(self, entries: usize) -> usize {
         self.slots(entries) + if self.is_ringed() { entries } else { 0 }
     }
@@ -78,7 +78,7 @@ impl<'t> Bag<'t> {
         Ok(Self { tail, kind: CollectionKind::of(kind).ok_or(Corrupt)?, id })
     }
 
-    /// Lays an empty tail out for so much. `false`: it does not fit.
+    /// Lays an empty tail out for this much. `false`: it does not fit.
     pub(super) fn lay_out(self, room: Room) -> Look<bool> {
         let (tail, kind) = (self.tail, self.kind);
         let body = tail.len() - HEADER.min(tail.len());
@@ -98,7 +98,7 @@ impl<'t> Bag<'t> {
         Ok(true)
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(super) fn len(self) -> Look<usize> {
         Ok(self.tail.get(LEN)? as usize)
     }
@@ -116,7 +116,7 @@ impl<'t> Bag<'t> {
         Ok(Room { entries: self.len()?, words: usize::try_from(words).map_err(|_| Corrupt)? })
     }
 
-    /// Whether so much can be added as it lies.
+    /// Returns whether `more` can be added as it lies.
     pub(super) fn has_room(self, more: Room) -> Look<bool> {
         let entries = self.len()? + more.entries;
         let ring = if self.kind.is_ringed() { self.tail.get(RING)? as usize } else { usize::MAX };
@@ -130,13 +130,13 @@ impl<'t> Bag<'t> {
         self.tail.set(at, after)
     }
 
-    /// Where the key of an entry lies, and its length in bytes.
+    /// Returns the offset of an entry's key, and its length in bytes.
     #[inline]
     pub(super) fn key(self, entry: usize) -> Look<(usize, usize)> {
         Ok((entry + 1 + self.kind.extra_words(), self.tail.get(entry)? as usize))
     }
 
-    /// Where the value of an entry lies, and its length in bytes.
+    /// Returns the offset of an entry's value, and its length in bytes.
     pub(super) fn value(self, entry: usize) -> Look<(usize, usize)> {
         let (at, len) = self.key(entry)?;
         let value_len =
@@ -357,7 +357,7 @@ impl<'t> Bag<'t> {
         self.shift(index + count, index, behind)
     }
 
-    /// How a sorted set's entry compares with what would have this score and member.
+    /// Compares a sorted set's entry with one that would have this score and member.
     pub(super) fn compare(self, entry: usize, score: f64, member: &[u8]) -> Look<Ordering> {
         // No score is not a number.
         match self.score(entry)?.partial_cmp(&score).ok_or(Corrupt)? {
@@ -369,8 +369,8 @@ impl<'t> Bag<'t> {
         }
     }
 
-    /// How many of the entries in order `is_before` holds for: all before the first that it does
-    /// not hold for.
+    /// Returns the number of entries in order for which `is_before` holds: all before the first for
+    /// which it does not hold.
     pub(super) fn count_before(self, is_before: impl Fn(usize) -> Look<bool>) -> Look<usize> {
         let (mut low, mut high) = (0, self.len()?);
         while low < high {

@@ -48,7 +48,7 @@ pub enum Edit<'a> {
     RemoveRange {
         /// 0 is the first.
         from: usize,
-        /// How many.
+        /// The number of entries.
         count: usize,
     },
     /// Lists: removes what stands at these places, which ascend.
@@ -304,8 +304,8 @@ impl Bag<'_> {
         all.iter().enumerate().try_for_each(|(index, (_, _, entry))| self.set_at(index, *entry))
     }
 
-    /// Copies all that is in `self` to a tail that is its collection's, with so much room beside.
-    /// `false`: it does not fit.
+    /// Copies all that is in `self` to a tail that is its collection's, with room for `more`
+    /// besides. `false`: it does not fit.
     pub(super) fn copy_to(self, to: Tail<'_>, more: Room) -> Look<bool> {
         let to = Bag { tail: to, kind: self.kind, id: to.kind_and_id()?.1 };
         let taken = self.taken()?;

@@ -1,4 +1,4 @@
-//! What is in a collection, as a reader sees it.
+//! A collection's content, as a reader sees it.
 
 use super::bag::Bag;
 use super::{CollectionKind, Member};
@@ -49,12 +49,12 @@ fn member(bag: Bag<'_>, entry: usize) -> Look<Member> {
 }
 
 impl View<'_> {
-    /// What kind it is.
+    /// Returns its kind.
     pub fn kind(self) -> CollectionKind {
         self.0.kind
     }
 
-    /// How many entries it has.
+    /// Returns the number of its entries.
     ///
     /// # Errors
     /// As all of them: [`Corrupt`].
@@ -68,7 +68,7 @@ impl View<'_> {
         self.0.tail.get(MARK)
     }
 
-    /// When it ends, in Unix milliseconds; `None` is never.
+    /// Returns its expiry time, in Unix milliseconds; `None` is never.
     pub fn deadline(self) -> Result<Option<u64>, Corrupt> {
         let (low, high) = (self.0.tail.get(DEADLINE)?, self.0.tail.get(DEADLINE + 1)?);
         Ok(Some(u64::from(low) | u64::from(high) << 32).filter(|end| *end != 0))
@@ -81,7 +81,7 @@ impl View<'_> {
         Ok(self.0.find(self.0.hash(key), key)?.map(|(_, entry)| entry))
     }
 
-    /// Whether there is such a field or member. Lists have none.
+    /// Returns whether there is such a field or member. Lists have none.
     pub fn contains(self, key: &[u8]) -> Result<bool, Corrupt> {
         Ok(self.entry(key)?.is_some())
     }
@@ -104,14 +104,14 @@ impl View<'_> {
         self.entry(member)?.map(|entry| self.0.score(entry)).transpose()
     }
 
-    /// Which place in the order a sorted set's member has; 0 is the first.
+    /// Returns the place of a sorted set's member in the order; 0 is the first.
     pub fn rank(self, member: &[u8]) -> Result<Option<usize>, Corrupt> {
         let Some(score) = self.score(member)? else { return Ok(None) };
         self.0.place(score, member).map(Some)
     }
 
-    /// How many of a sorted set's members come before the first that `is_before` does not hold for.
-    /// `is_before` is told scores and, where it asks for them, members; once false, it stays so.
+    /// Returns the number of a sorted set's members before the first for which `is_before` does not
+    /// hold. `is_before` is told scores and, if it asks for them, members; once false, it stays so.
     /// Looks at log n.
     pub fn count_before(
         self,

@@ -45,7 +45,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Pays for so many buckets more, with slabs of pools where need be.
+    /// Pays for this many buckets more, with slabs of pools if need be.
     fn charge(&self, host: &dyn Host, buckets: u32) -> Result<(), Error> {
         let bytes = u64::from(buckets) * self.form.bucket_bytes as u64;
         if !self.ledger.try_charge(Part::Compact, bytes, host.metadata_to_come()) {
