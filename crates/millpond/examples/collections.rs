@@ -1,4 +1,4 @@
-//! What one change and one read of a collection of n entries cost: found, read, decided and
+//! The costs of one change and one read of a collection of n entries: found, read, decided and
 //! changed, as a server does it.
 //!
 //!     cargo run --release -p millpond --example collections
@@ -11,7 +11,7 @@ use millpond::{ByteSize, Cache, CacheConfig, PoolConfig, PoolId};
 
 /// Calls that are timed; the clock's steps are of some milliseconds.
 const ROUNDS: u64 = 400_000;
-/// The same of those that take long.
+/// The same of the slow ones.
 const FEW_ROUNDS: u64 = 20_000;
 
 struct Bench {

@@ -17,8 +17,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             scope.spawn(move || {
                 for page in 0..10_000_u32 {
                     let key = (thread * 10_000 + page).to_be_bytes();
-                    // An item that does not fit is no reason to fail: the page is made anew when it
-                    // is asked for.
+                    // An item that does not fit is not a failure: the page is made anew when it is
+                    // asked for.
                     let _ = cache.put_value(pages, &key, &[page as u8; 500], options);
                     // No lock and no copy: the closure sees the item's own memory.
                     let first = cache.keys(pages).find_with(&key, |found| found[0]);

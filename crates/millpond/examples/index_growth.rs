@@ -1,4 +1,4 @@
-//! How long an insertion or a find takes at worst while the index grows.
+//! The worst duration of an insertion or a find while the index grows.
 //!
 //! ```text
 //! cargo run --release -p millpond --example index_growth -- [MILLIONS_OF_ITEMS]
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hdrhistogram::Histogram;
 use millpond::{ByteSize, Cache, CacheConfig, Clock, ItemOptions, PoolConfig};
 
-/// How often memory is taken ahead; `Cache::maintain`, once a second, is enough for a cache that
-/// fills less fast.
+/// The interval at which memory is taken ahead; `Cache::maintain`, once a second, is enough for a
+/// cache that fills less fast.
 const TOUCH_EACH: std::time::Duration = std::time::Duration::from_millis(10);
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -1,4 +1,4 @@
-//! How insertion into one full size class scales with threads.
+//! The scaling of insertion into one full size class with threads.
 //!
 //! ```text
 //! cargo run --release -p millpond --example insert_scaling -- [ROUNDS [VALUE_BYTES]]
@@ -29,7 +29,7 @@ fn insert(cache: &Cache, pool: PoolId, key: u64, len: usize) -> Result<(), millp
     Ok(())
 }
 
-/// Wall-clock nanoseconds of [`INSERTIONS`] insertions by so many threads.
+/// Wall-clock nanoseconds of [`INSERTIONS`] insertions by this many threads.
 fn round(cache: &Cache, pool: PoolId, threads: usize, len: usize, next: &AtomicU64) -> u64 {
     let (barrier, left) = (Barrier::new(threads + 1), AtomicU64::new(INSERTIONS / STRETCH));
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! How long a cache in shared memory takes to be there again.
+//! The time that a cache in shared memory takes to be there again.
 //!
 //! ```text
 //! cargo run --release -p millpond --example restart -- [GIBIBYTES [VALUE_BYTES]]

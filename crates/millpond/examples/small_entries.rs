@@ -1,5 +1,5 @@
-//! What small entries cost, side by side: items and a compact cache of 8-byte keys and values, and
-//! a map that is changed in place beside the same map as the value of an item.
+//! The costs of small entries, side by side: items and a compact cache of 8-byte keys and values,
+//! and a map that is changed in place beside the same map as the value of an item.
 //!
 //!     cargo run --release -p millpond --example small_entries
 

@@ -1,5 +1,5 @@
-//! What it costs to be watched: finds and insertions with nothing on, with events and with timing,
-//! in turn, many rounds.
+//! The cost of being watched: finds and insertions with nothing on, with events and with timing, in
+//! turn, many rounds.
 //!
 //! `cargo run --release -p millpond --example watch_cost`. Prints nanoseconds a call and ratios to
 //! the same round with nothing on.
@@ -12,7 +12,7 @@ const KEYS: u64 = 200_000;
 const CALLS: u64 = 40_000;
 const ROUNDS: usize = 301;
 /// Of the keys that events are of, of the calls that are timed, of the finds that count for hot
-/// keys, and of the keys that are followed for a curve, one in so many; 0 = none.
+/// keys, and of the keys that are followed for a curve, one in this many; 0 = none.
 const SETTINGS: [(&str, u32, u32, u32, u32); 11] = [
     ("nothing on", 0, 0, 0, 0),
     ("events of 1 key in 1,000", 1_000, 0, 0, 0),

@@ -7,7 +7,10 @@
 //! ```
 //! use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
 //! # fn main() -> Result<(), millpond::Error> {
-//! let cache = Cache::maintained(CacheConfig { memory: millpond::ByteSize::mib(64), ..CacheConfig::default() })?;
+//! let cache = Cache::maintained(CacheConfig {
+//!     memory: millpond::ByteSize::mib(64),
+//!     ..CacheConfig::default()
+//! })?;
 //! let users = cache.add_pool(PoolConfig::named("users"))?;
 //!
 //! cache.put_value(users, b"user:1", b"Alice", &ItemOptions::default())?;

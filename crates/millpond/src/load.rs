@@ -11,13 +11,19 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let cache = Cache::new(CacheConfig::default())?;
 //! let users = Loader::new(&cache, cache.add_pool(PoolConfig::named("users"))?);
-//! let options = LoadOptions { fresh_secs: Some(60), stale_secs: 30, negative_secs: 5, ..LoadOptions::default() };
+//! let options = LoadOptions {
+//!     fresh_secs: Some(60),
+//!     stale_secs: 30,
+//!     negative_secs: 5,
+//!     ..LoadOptions::default()
+//! };
 //!
 //! let read_from_database = |_key: &[u8]| Ok::<_, std::io::Error>(Loaded::value("Alice"));
 //! let user = users.get_or_load(b"user:1", &options, read_from_database)?;
 //! assert_eq!(user.value.as_deref(), Some(&b"Alice"[..]));
 //!
-//! // Whoever changes the database removes the key through the loader: a load that began before stores nothing.
+//! // Code that changes the database removes the key through the loader: a load that began before
+//! // stores nothing.
 //! users.remove(b"user:1");
 //! # Ok(())
 //! # }
@@ -85,7 +91,7 @@ struct Inner {
     cache: Cache,
     pool: PoolId,
     absent_mark: u8,
-    /// Where it is kept that there is no value, in the place of marked items.
+    /// The cache of keys that have no value, in the place of marked items.
     negative: Option<NegativeCache>,
     flights: Arc<Flights>,
     counters: Counters<8>,
@@ -144,7 +150,7 @@ impl Loader {
     /// [`LoadError::Failed`] where the loader failed, [`LoadError::Panicked`] and
     /// [`LoadError::TimedOut`] where another caller's did; none of them where there is a stale
     /// value or a fallback. [`LoadError::Failed`] also where the cache has nothing and could not
-    /// keep what is loaded, so that nothing is: with [`crate::ErrorKind::KeyLength`] for what is no
+    /// keep what is loaded, so that nothing is: with [`crate::ErrorKind::KeyLength`] for an invalid
     /// key, and [`crate::ErrorKind::NoSuchPool`] where the pool was removed. A value that finds no
     /// room is given to its callers all the same.
     ///
@@ -194,8 +200,8 @@ impl Loader {
             Turn::Lead(claim, Some(Held { handle, is_stale: true })) => {
                 let (loader, options) = (self.clone(), *options);
                 spawn(Box::new(move || {
-                    // Nobody is there to hear of an error; it is counted, and those who joined are
-                    // told.
+                    // No caller is there to handle an error; it is counted, and reported to those
+                    // who joined.
                     let _ = loader.lead(claim, &options, None, load);
                 }));
                 self.count(STALE);
@@ -272,7 +278,7 @@ impl Loader {
         &self.inner.cache
     }
 
-    /// What was done so far, and what is under way.
+    /// Returns what was done so far, and what is under way.
     pub fn stats(&self) -> LoadStats {
         let count = |counter| self.inner.counters.sum(counter);
         LoadStats {

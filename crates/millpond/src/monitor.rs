@@ -123,13 +123,13 @@ impl Monitor {
         Ok(decision)
     }
 
-    /// What the cache has given back so far, in bytes.
+    /// Returns the memory that the cache has given back so far, in bytes.
     pub fn given_bytes(&self) -> u64 {
         self.policy.given_bytes()
     }
 }
 
-/// What a monitor's thread has done so far.
+/// The work that a monitor's thread has done so far.
 #[derive(Clone, Debug, Default)]
 pub struct MonitorStatus {
     /// Runs.
@@ -142,11 +142,11 @@ pub struct MonitorStatus {
     pub exhausted: u64,
     /// Runs that failed.
     pub errors: u64,
-    /// What the cache has given back and not taken back, in bytes.
+    /// Memory that the cache has given back and not taken back, in bytes.
     pub given_bytes: u64,
     /// The last decision that was not to stay, for people.
     pub last_decision: Option<String>,
-    /// Why the last run that failed did so, for people.
+    /// The error of the last run that failed, for people.
     pub last_error: Option<String>,
 }
 
@@ -213,7 +213,7 @@ impl MonitorThread {
         Ok(Self { status, _thread: thread })
     }
 
-    /// What was done so far.
+    /// Returns what was done so far.
     pub fn status(&self) -> MonitorStatus {
         self.status.lock().clone()
     }

@@ -13,7 +13,8 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let cache = Cache::maintained(CacheConfig::default())?;
 //! let pool = cache.add_pool(PoolConfig::named("users"))?;
-//! let users: TypedCache<u64, User> = TypedCache::new(&cache, pool).with_ttl(Duration::from_millis(1_500));
+//! let users: TypedCache<u64, User> =
+//!     TypedCache::new(&cache, pool).with_ttl(Duration::from_millis(1_500));
 //!
 //! users.insert(&1, &User { name: "Alice".to_owned() })?;
 //! assert_eq!(users.get(&1).map(|user| user.name).as_deref(), Some("Alice"));
@@ -56,8 +57,8 @@ use memory::{Error, ErrorKind};
 
 const HAS_DEADLINE: u8 = 1;
 const HAS_KEY: u8 = 2;
-/// How often a value that turns out to be of no use is cleared away and loaded anew, before the
-/// caller's own is returned without being stored.
+/// Number of times that a value that turns out to be of no use is cleared away and loaded anew,
+/// before the caller's own is returned without being stored.
 const ATTEMPTS: u32 = 2;
 
 #[cfg(feature = "postcard")]
@@ -76,7 +77,7 @@ pub struct TypedCache<K: ?Sized, V, C = DefaultCodec> {
     types: PhantomData<fn(&K) -> V>,
 }
 
-/// Why the bytes of an item are no value for a caller.
+/// The reason that the bytes of an item are not a value for a caller.
 enum Useless {
     /// Of a key with the same hash.
     Foreign,
@@ -98,8 +99,8 @@ impl<K: Key + ?Sized, V, C: Codec<V>> TypedCache<K, V, C> {
         Self { loader: Loader::new(cache, pool), pool, codec, ttl: None, types: PhantomData }
     }
 
-    /// The same with values that expire so long after they were stored, to the millisecond. 0: none
-    /// is kept.
+    /// The same with values that expire this long after they were stored, to the millisecond. 0:
+    /// none is kept.
     #[must_use]
     pub fn with_ttl(self, ttl: Duration) -> Self {
         Self { ttl: Some(ttl), ..self }
@@ -213,8 +214,8 @@ impl<K: Key + ?Sized, V, C: Codec<V>> TypedCache<K, V, C> {
         load.await.map_err(failed)
     }
 
-    /// What was done so far, and what is under way. Hits, misses and bytes are in [`Cache::stats`],
-    /// by pool.
+    /// Returns what was done so far, and what is under way. Hits, misses and bytes are in
+    /// [`Cache::stats`], by pool.
     pub fn load_stats(&self) -> LoadStats {
         self.loader.stats()
     }
@@ -236,8 +237,8 @@ impl<K: Key + ?Sized, V, C: Codec<V>> TypedCache<K, V, C> {
         Ok(Loaded::value(packed))
     }
 
-    /// What the loader is told: the item stays at least as long as the value is good for, as its
-    /// time is in whole seconds.
+    /// Returns the options for the loader: the item stays at least as long as the value is good
+    /// for, as its time is in whole seconds.
     fn options(&self, ttl: Option<Duration>) -> LoadOptions {
         let secs = |ttl: Duration| {
             let whole = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));

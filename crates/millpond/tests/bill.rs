@@ -138,7 +138,7 @@ fn small_caches_of_many_tenants_keep_to_their_memory_and_use_it() {
     check_all(&PolicyKind::ALL, &[8, 16, 32], &[16, 64], &[ALL_SIZES]);
 }
 
-/// What one tenant has of 8 MiB is two or three of the largest chunks.
+/// The part of one tenant in 8 MiB is two or three of the largest chunks.
 #[test]
 fn the_smallest_caches_of_many_tenants_refuse_nothing_whatever_comes() {
     for policy in PolicyKind::ALL {
@@ -176,7 +176,7 @@ fn caches_of_hundreds_of_size_classes_keep_to_their_memory_and_refuse_nothing() 
     }
 }
 
-/// When and how many items expire is not known when their memory is given out.
+/// The times and the number of expirations are not known when the items' memory is given out.
 #[test]
 fn caches_whose_items_expire_keep_to_their_memory() {
     for len in [Len::Fixed(10), ALL_SIZES] {
@@ -289,8 +289,8 @@ fn a_value_that_is_refused_does_not_keep_others_out_of_their_pool() {
     cache.validate();
 }
 
-/// What an embedder charges for its own buffers is taken from the items of a full cache at the next
-/// allocation.
+/// The memory that an embedder charges for its own buffers is taken from the items of a full cache
+/// at the next allocation.
 #[test]
 fn room_for_what_an_embedder_charges_is_made_by_the_next_allocation() {
     let cache = small_cache(32);

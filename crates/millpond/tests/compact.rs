@@ -155,7 +155,7 @@ proptest! {
     }
 }
 
-/// Keys and values that are no whole words.
+/// Keys and values that are not whole words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, millpond::structured::Pod, millpond::structured::Zeroable)]
 #[bytemuck(crate = "millpond::structured::bytemuck")]
 #[repr(C)]
@@ -366,7 +366,7 @@ fn an_entry_that_stays_is_walked_over_once_while_the_size_changes() {
 const THREADS: u64 = 3;
 const KEYS: u64 = 6_000;
 
-/// What a key's value is in a round: it says of itself whether it is whole.
+/// Returns the value of a key in a round, which shows whether it is whole.
 fn value(key: u64, round: u64) -> [u64; 4] {
     [round, mix64(key ^ round), key, !round]
 }

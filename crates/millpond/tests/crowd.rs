@@ -16,7 +16,7 @@ const M: (f64, f64) = (10.0, 800_000.0);
 const E: (f64, f64) = (100_000.0, 800_000.0);
 const S: (f64, f64) = (10.0, 100_000.0);
 
-/// What came of it.
+/// The result of a play.
 #[derive(Debug)]
 struct Played {
     /// Values that were refused, by phase.
@@ -27,7 +27,7 @@ struct Played {
     beyond: u64,
 }
 
-/// Puts `puts` values of each phase into random ones of so many pools.
+/// Puts `puts` values of each phase into random ones of `tenants` pools.
 fn play(mib: u64, tenants: usize, policy: PolicyKind, phases: &[(f64, f64)], puts: u32) -> Played {
     let config = CacheConfig {
         memory: ByteSize::mib(mib),
@@ -186,7 +186,7 @@ fn threads_that_store_at_once_are_refused_nothing_small_and_leave_nothing() {
     }
 }
 
-/// What is counted twice for a moment goes back after that.
+/// A count that is doubled for a moment goes back after that.
 #[test]
 fn counters_grow_while_classes_leave() {
     let config = CacheConfig { memory: ByteSize::mib(8), huge_pages: false, ..CacheConfig::default() };

@@ -143,8 +143,8 @@ fn keys_that_expired_or_were_removed_miss_with_any_memory() {
     }
 }
 
-/// What the curve says of the memory that the pool has is what the pool misses; and more is known
-/// of than it has.
+/// The curve's value at the memory that the pool has is what the pool misses; and the curve covers
+/// more memory than that.
 #[test]
 fn the_curve_goes_beyond_what_the_pool_has() {
     let (cache, pool) = cache(&Clock::manual(1_000), true);
@@ -168,8 +168,8 @@ fn the_curve_goes_beyond_what_the_pool_has() {
     assert!((0.2..=0.25).contains(&learnt.rate), "{}", learnt.rate);
 }
 
-/// What the curve of a cache says of another size is what a cache with that memory misses: index
-/// and queues, the ends of slabs and free chunks are in it.
+/// The curve of a cache gives for another size what a cache with that memory misses: index and
+/// queues, the ends of slabs and free chunks are in it.
 #[test]
 fn a_curve_in_memory_tells_what_a_smaller_cache_misses() {
     let of = |memory: ByteSize| {

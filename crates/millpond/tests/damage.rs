@@ -53,7 +53,7 @@ fn put(cache: &Cache, pool: PoolId, key: &[u8], value: &[u8]) -> Result<(), Erro
     Ok(())
 }
 
-/// Runs an ignored test of this program in a process of its own that has a file system of so many
+/// Runs an ignored test of this program in a process of its own that has a file system of this many
 /// MiB at `folder`. `false`: this system does not let us mount one.
 fn run_in_small_file_system(folder: &Path, mib: u32, test: &str) -> bool {
     fs::create_dir_all(folder).expect("makes the folder");
@@ -295,9 +295,9 @@ enum Harm {
     Bit(usize),
     /// Noise in 64 bytes of it.
     Noise(usize, u64),
-    /// So much of `slabs` is there.
+    /// This much of `slabs` is there.
     SlabsEnd(usize),
-    /// So much of `words`.
+    /// This much of `words`.
     WordsEnd(usize),
 }
 

@@ -1,5 +1,5 @@
-//! What an application embeds with: typed values, handles that borrow nothing, a thread that
-//! maintains.
+//! The parts that an application embeds with: typed values, handles that borrow nothing, a thread
+//! that maintains.
 
 use std::convert::Infallible;
 use std::io;

@@ -1,4 +1,4 @@
-//! What an embedder sees, one call at a time.
+//! The embedder's view, one call at a time.
 
 use std::time::Duration;
 
@@ -537,7 +537,7 @@ fn a_walk_sees_each_lasting_item_once_while_others_come_and_go() {
     let mut seen = std::collections::HashSet::new();
     for (n, item) in cache.items(pool).expect("there is such a pool").enumerate() {
         if n % 3 == 0 {
-            // Strangers come, go, and take the chunks of others.
+            // Items of other keys come, go, and take the chunks of others.
             let stranger = [b"stranger".as_slice(), &n.to_le_bytes()].concat();
             put(&stranger, n % 700, Expiry::Never);
             if n % 2 == 0 {

@@ -1,4 +1,4 @@
-//! How items end, as their pool is told.
+//! The ends of items, as their pool's hooks see them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use millpond::{
     PolicyKind, PoolConfig, PoolId, ReadHandle, RemovalCause,
 };
 
-/// What was told of each item: values are serial numbers.
+/// The calls of the hooks for each item: values are serial numbers.
 #[derive(Debug, Default)]
 struct Told {
     removed: Mutex<HashMap<u64, RemovalCause>>,

@@ -57,7 +57,7 @@ fn apply(now: Option<u64>, call: Call) -> Option<Option<u64>> {
     }
 }
 
-/// Whether some legal order explains the events of one key (at most 64).
+/// Returns whether some legal order explains the events of one key (at most 64).
 fn is_linearizable(events: &[Event], may_evict: bool) -> bool {
     assert!(events.len() <= 64);
     let all = if events.len() == 64 { u64::MAX } else { (1 << events.len()) - 1 };

@@ -1,6 +1,6 @@
 //! Values of a different owner: one load per key, whoever asks and whatever goes wrong.
 //!
-//! Threads meet at counts, not at times: a loader goes on when so many callers wait for it.
+//! Threads meet at counts, not at times: a loader goes on when a set number of callers wait for it.
 
 use std::collections::VecDeque;
 use std::future::Future;

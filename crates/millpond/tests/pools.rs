@@ -18,7 +18,7 @@ fn put(cache: &Cache, pool: PoolId, key: &[u8], value: &[u8]) {
     cache.put(item);
 }
 
-/// What pools and their items are billed for; the index keeps what it has grown to.
+/// Returns what pools and their items are billed for; the index keeps what it has grown to.
 fn bill(cache: &Cache) -> Vec<(Part, u64)> {
     let parts = cache.stats().memory;
     parts.into_iter().filter(|(part, _)| *part != Part::Index).collect()

@@ -214,7 +214,7 @@ fn of_a_key_that_was_being_replaced_neither_item_survives() {
 const KEYS: u32 = 4_000;
 const THREADS: u32 = 2;
 
-/// What a victim writes into the book before and after each call on a key: the version that the key
+/// The record that a victim writes before and after each call on a key: the version that the key
 /// may have from now on, and the one that it has at least. A removal counts as a version, an odd
 /// one.
 struct Book(File);
@@ -500,7 +500,7 @@ fn what_is_given_up_without_a_look_is_told() {
     assert!((4 << 20..12 << 20).contains(&recovered.lost_bytes), "{recovered:?}");
 }
 
-/// What a pool left that is not added again counts until it is given up.
+/// Memory left by a pool that is not added again counts until it is given up.
 #[test]
 fn with_a_pool_that_is_not_added_again_the_bill_is_within_the_limit() {
     let folder = Folder::new("not-again");

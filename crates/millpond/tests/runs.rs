@@ -172,9 +172,9 @@ fn memory_is_not_lowered_below_what_the_index_has_grown_to() {
     cache.validate();
 }
 
-/// While there is memory, classes grow with what is stored in them. A size that comes to be stored
-/// much only when there is none left is not kept to the little that it had until then, though
-/// nobody rebalances the pool.
+/// While there is memory, classes grow with what is stored in them. A size that is stored much only
+/// when there is none left is not kept to the little that it had until then, though nobody
+/// rebalances the pool.
 #[test]
 fn a_size_that_comes_late_gets_its_share() {
     let cache = cache(ByteSize::mib(96));

@@ -293,8 +293,8 @@ impl Lifecycle for Uses {
     }
 }
 
-/// Where a reference is given back, builds with debug assertions look for themselves whether the
-/// thread is pinned.
+/// Builds with debug assertions check, at each giving back of a reference, whether the thread is
+/// pinned.
 #[test]
 fn nothing_that_looks_at_many_items_ends_one_while_it_is_pinned() {
     let clock = Clock::manual(1_000);
@@ -324,7 +324,7 @@ fn nothing_that_looks_at_many_items_ends_one_while_it_is_pinned() {
         cache.tune_classes(pool).expect("it is there");
     });
     assert_eq!(cache.items(pool).expect("it is there").count(), 0);
-    // What is told of ends keeps the cache.
+    // The lifecycle hooks keep the cache.
     assert!(cache.remove_pool(pool).expect("it is there").is_gone);
 }
 

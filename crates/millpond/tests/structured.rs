@@ -392,7 +392,7 @@ fn who_is_told_that_a_structure_has_grown_may_use_it() {
     assert!(replaced > 3, "{replaced}");
     assert_eq!(map.get(&u32::MAX).expect("there"), Some(replaced - 1));
     assert_eq!(map.len().expect("there"), 1_001);
-    // The cache has the meddler, which has the cache by way of the map.
+    // The cache has the meddler, which has the cache through the map.
     *meddler.map.lock().expect("no panic") = None;
 }
 

@@ -234,7 +234,7 @@ fn a_restart_finds_the_sizes_again() {
     let pool = cache.add_pool(tuned()).expect("new");
     assert_eq!((slabs(&cache), cache.recovered().items), (before.clone(), 30_000));
     assert!(before.iter().all(|(_, _, is_leaving)| !is_leaving));
-    // They are the pool's sizes, and not only what is left of them.
+    // They are the pool's sizes, and not only the remaining ones.
     put(&cache, pool, 30_000, 300, &ItemOptions::default());
     assert_eq!(slabs(&cache), before);
     cache.validate();

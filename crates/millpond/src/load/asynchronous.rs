@@ -30,7 +30,8 @@ impl Loader {
     /// # async fn example(loader: &Loader) -> Result<(), LoadError> {
     /// let fetch = async { Ok::<_, std::io::Error>(Loaded::value("Alice")) };
     /// let timer = |_wait| std::future::pending::<()>();
-    /// let user = loader.get_or_load_async(b"user:1", &LoadOptions::default(), timer, fetch).await?;
+    /// let user =
+    ///     loader.get_or_load_async(b"user:1", &LoadOptions::default(), timer, fetch).await?;
     /// assert_eq!(user.value.as_deref(), Some(&b"Alice"[..]));
     /// # Ok(())
     /// # }
@@ -85,8 +86,8 @@ impl Loader {
             Turn::Lead(claim, Some(Held { handle, is_stale: true })) => {
                 let (loader, options) = (self.clone(), *options);
                 spawn(Box::pin(async move {
-                    // Nobody is there to hear of an error; it is counted, and those who joined are
-                    // told.
+                    // No caller is there to handle an error; it is counted, and reported to those
+                    // who joined.
                     let _ = loader.lead_async(claim, &options, None, load).await;
                 }));
                 self.count(STALE);

@@ -32,7 +32,7 @@ use super::value::LoadError;
 /// Shards of the table.
 const SHARDS: usize = 64;
 
-/// How a flight ended, for those who waited for it.
+/// The outcome of a flight, for those who waited for it.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     /// With a value, or with the knowledge that there is none.
@@ -43,7 +43,7 @@ pub(super) enum Outcome {
     Again,
 }
 
-/// Where a flight is.
+/// The phase of a flight.
 enum Phase {
     Loading,
     /// This thread puts the value into the cache.
@@ -53,7 +53,7 @@ enum Phase {
 
 struct State {
     phase: Phase,
-    /// Whether the key was written or removed since the flight began.
+    /// True if the key was written or removed since the flight began.
     void: bool,
     /// Futures that wait, by number.
     wakers: Vec<(u64, Waker)>,
@@ -99,7 +99,7 @@ pub(super) struct Flights {
 
 type Shard = CachePadded<Mutex<HashMap<Arc<[u8]>, Arc<Flight>>>>;
 
-/// What a caller who needs a value is to do.
+/// The part in a flight of a caller who needs a value.
 pub(super) enum Joined {
     /// Load it.
     Leads(Claim),
@@ -128,7 +128,7 @@ impl Flights {
         Joined::Leads(Claim { flights: Arc::clone(self), flight, is_done: false })
     }
 
-    /// Starts a flight in the place of one that takes too long, which becomes void. `None`: it is
+    /// Starts a flight in the place of one that is too slow, which becomes void. `None`: it is
     /// about to end, or was replaced already; look again.
     pub(super) fn take_over(self: &Arc<Self>, late: &Arc<Flight>) -> Option<Claim> {
         let mut shard = self.shard(&late.key).lock();
@@ -186,12 +186,12 @@ impl Flights {
         Ended { flights: Arc::clone(self), flight, number: None }
     }
 
-    /// How many callers wait.
+    /// Returns the number of callers that wait.
     pub(super) fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// How many flights may be joined.
+    /// Returns the number of flights that may be joined.
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }

@@ -1,5 +1,5 @@
-//! What a loader does with the cache: looks a key up and tells its age, takes a lease, stores what
-//! was loaded.
+//! A loader's operations on the cache: it looks a key up and tells its age, takes a lease, and
+//! stores what was loaded.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::flight::Claim;
 use super::value::{Fetched, LoadError, LoadOptions, Loaded, Origin, Value};
 use super::{Loader, OVERTAKEN, REFUSED};
 
-/// How old a value is.
+/// The age of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Age {
     Fresh,
@@ -32,7 +32,7 @@ impl Age {
     }
 }
 
-/// What the cache has for a key.
+/// The cache's content for a key.
 pub(super) enum Found<'c> {
     Fresh(Fetched<'c>),
     Stale(ReadHandle<'c>),
@@ -40,7 +40,7 @@ pub(super) enum Found<'c> {
     Nothing,
 }
 
-/// What must still be so when a loaded value is stored: that the key has no item, or that it has
+/// The condition under which a loaded value is stored: that the key has no item still, or still has
 /// this one.
 pub(super) struct Lease<'c> {
     item: Option<ReadHandle<'c>>,
@@ -78,8 +78,8 @@ impl Loader {
     /// A lease for the leader of a flight, who calls this before the loader runs.
     ///
     /// # Errors
-    /// The value, where it is fresh by now: another flight ended between the look-up and the start
-    /// of this one.
+    /// The value, if it is fresh already: another flight ended between the look-up and the start of
+    /// this one.
     pub(super) fn lease(&self, key: &[u8], options: &LoadOptions) -> Result<Lease<'_>, Fetched<'_>> {
         // Begun before the cache is looked at, and so before the owner is asked.
         let ticket = self.inner.negative.as_ref().map(|negative| negative.begin(key));
@@ -107,11 +107,11 @@ impl Loader {
         Ok(writer.finish().ok())
     }
 
-    /// Whether what is loaded for a key could be kept: asked before a loader runs whose work would
-    /// be done again for each caller.
+    /// Checks that what is loaded for a key could be kept: called before a loader runs whose work
+    /// would be done again for each caller.
     ///
     /// # Errors
-    /// [`LoadError::Failed`], for a key that is no key and a pool that is gone.
+    /// [`LoadError::Failed`], for an invalid key and for a pool that is gone.
     pub(super) fn check(&self, key: &[u8]) -> Result<(), LoadError> {
         let refused = |error: Error| LoadError::Failed(Arc::new(error));
         check_place(&self.inner.cache, self.inner.pool, key).map_err(refused)
@@ -191,7 +191,7 @@ impl Loader {
     }
 }
 
-/// When an item of a loaded value expires; `None` = it is not to be kept.
+/// Returns the expiry time of an item of a loaded value; `None` = it is not to be kept.
 fn expiry_of(options: &LoadOptions, loaded: &Loaded) -> Option<Expiry> {
     let secs = if loaded.value.is_some() {
         let Some(fresh_secs) = loaded.fresh_secs.or(options.fresh_secs) else {

@@ -1,4 +1,4 @@
-//! What a caller does: answers from the cache, waits for another caller's flight, or leads one.
+//! A caller's part: it answers from the cache, waits for another caller's flight, or leads one.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::{FAILURES, FALLBACKS, JOINED, LOADS, Loader, STALE, TIMEOUTS};
 /// A value that is no longer fresh, in the caller's hand.
 pub(super) struct Held<'c> {
     pub(super) handle: ReadHandle<'c>,
-    /// Whether it may be returned without waiting.
+    /// True if it may be returned without waiting.
     pub(super) is_stale: bool,
 }
 
-/// What it is a caller's turn to do.
+/// The next action of a caller.
 pub(super) enum Turn<'c> {
     /// Return this.
     Answer(Fetched<'c>),
@@ -32,11 +32,11 @@ pub(super) enum Step<'c> {
     Wait(Arc<Flight>, Option<Held<'c>>),
 }
 
-/// How long a caller may still wait.
+/// The time that a caller may still wait.
 pub(super) struct Patience<'c> {
     loader: &'c Loader,
     wait: Option<Duration>,
-    /// When it began to wait, on the cache's monotonic clock.
+    /// The time at which it began to wait, on the cache's monotonic clock.
     since_nanos: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ impl Loader {
         }
     }
 
-    /// Where what the cache had is not enough, joins or starts a flight.
+    /// Joins or starts a flight if what the cache had is not enough.
     pub(super) fn step<'c>(&'c self, key: &[u8], found: Found<'c>) -> Step<'c> {
         let held = match found {
             Found::Fresh(fetched) => return Step::Take(Turn::Answer(fetched)),
@@ -108,8 +108,8 @@ impl Loader {
         }
     }
 
-    /// What a caller does after its wait, whose `outcome` is `None` where the time was over first.
-    /// `None`: it looks again.
+    /// Returns the next step of a caller after its wait, whose `outcome` is `None` if the time was
+    /// over first. `None`: it looks again.
     pub(super) fn after_wait<'c>(
         &'c self,
         flight: &Arc<Flight>,

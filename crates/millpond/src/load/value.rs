@@ -1,4 +1,4 @@
-//! What goes into a loader and what comes out: options, loaded values, answers, errors, counts.
+//! Inputs and outputs of a loader: options, loaded values, answers, errors, counts.
 
 use std::error::Error;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use memory::ReadHandle;
 
-/// How [`crate::Loader`] treats a key.
+/// Options by which [`crate::Loader`] treats a key.
 ///
 /// A value is *fresh* for `fresh_secs` after it was loaded, then *stale* for `stale_secs`, then a
 /// *fallback* for `fallback_secs`, and then gone. The cache keeps only when the value expires, so
@@ -30,7 +30,7 @@ pub struct LoadOptions {
     /// For how long a caller waits for another one's loader; `None` = for ever. A caller's own
     /// loader is not cut short. Default 10 seconds.
     pub wait: Option<Duration>,
-    /// What a caller does who has waited so long and has no fallback. Default: fail.
+    /// The result for a caller who has waited for `wait` and has no fallback. Default: fail.
     pub on_timeout: OnTimeout,
 }
 
@@ -47,7 +47,7 @@ impl Default for LoadOptions {
     }
 }
 
-/// What a caller does who has waited for [`LoadOptions::wait`].
+/// The result for a caller who has waited for [`LoadOptions::wait`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnTimeout {
     /// Returns [`LoadError::TimedOut`].
@@ -58,14 +58,14 @@ pub enum OnTimeout {
     Load,
 }
 
-/// What a loader found.
+/// A loader's finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
     /// The value; `None` = there is none.
     pub value: Option<Vec<u8>>,
     /// In the place of [`LoadOptions::fresh_secs`]: for how long this value is fresh, in seconds.
     pub fresh_secs: Option<u32>,
-    /// Whether the cache is to keep it. Default: yes.
+    /// True if the cache is to keep it. Default: yes.
     pub keep: bool,
 }
 
@@ -80,7 +80,7 @@ impl Loaded {
         Self { value: None, fresh_secs: None, keep: true }
     }
 
-    /// The same, fresh for so many seconds. For a value that is not there, in the place of
+    /// The same, fresh for this many seconds. For a value that is not there, in the place of
     /// [`LoadOptions::negative_secs`].
     #[must_use]
     pub fn fresh_for(self, secs: u32) -> Self {
@@ -127,7 +127,7 @@ impl Deref for Value<'_> {
     }
 }
 
-/// Where an answer came from.
+/// The origin of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// The cache, where it was fresh.
@@ -149,11 +149,11 @@ pub enum Origin {
 pub struct Fetched<'c> {
     /// The value; `None` = it is known that there is none.
     pub value: Option<Value<'c>>,
-    /// Where it came from.
+    /// The origin of the answer.
     pub origin: Origin,
 }
 
-/// Why there is no answer.
+/// The error of a call that has no answer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -191,7 +191,7 @@ impl Error for LoadError {
     }
 }
 
-/// What a loader has done. Counters only grow.
+/// Counts of what a loader has done. Counters only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadStats {
     /// Runs of a loader that were begun.
@@ -208,8 +208,8 @@ pub struct LoadStats {
     pub timeouts: u64,
     /// Loaded values that were not stored, because the key was written or removed meanwhile.
     pub overtaken: u64,
-    /// Loaded values that were not stored, because the cache had no room for them or the key is no
-    /// key.
+    /// Loaded values that were not stored, because the cache had no room for them or the key is
+    /// invalid.
     pub refused: u64,
     /// Flights under way that may be joined, now.
     pub flights: u64,

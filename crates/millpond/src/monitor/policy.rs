@@ -12,35 +12,35 @@ use super::source::MonitorError;
 /// Least memory of a cache, in bytes.
 const LEAST_MEMORY: u64 = 8 << 20;
 
-/// What is watched.
+/// The memory that is watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// What the machine has available: `MemAvailable` of `/proc/meminfo`.
+    /// Memory that the machine has available: `MemAvailable` of `/proc/meminfo`.
     #[default]
     FreeMemory,
-    /// What this process has resident: `VmRSS` of `/proc/self/status`.
+    /// Memory that this process has resident: `VmRSS` of `/proc/self/status`.
     ResidentMemory,
-    /// What is available to this process's cgroup and all above it, and on the machine, whichever
-    /// is least; and how long tasks wait for memory (PSI).
+    /// Memory that is available to this process's cgroup and all above it, and on the machine,
+    /// whichever is least; and the time that tasks wait for memory (PSI).
     Cgroup,
 }
 
-/// When memory is given and taken back.
+/// Settings that decide when memory is given and taken back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MonitorConfig {
-    /// What is watched. Default: free memory.
+    /// The memory that is watched. Default: free memory.
     pub mode: Mode,
-    /// How often. Default 1 second; CacheLib: off.
+    /// The interval between two runs. Default 1 second; CacheLib: off.
     pub interval: Duration,
-    /// Below so much available memory the cache gives back; below so much resident memory it takes
-    /// back. Default 10 GiB.
+    /// Below this much available memory the cache gives back; below this much resident memory it
+    /// takes back. Default 10 GiB.
     pub lower: ByteSize,
-    /// Above so much available memory the cache takes back; above so much resident memory it gives
-    /// back. Default 15 GiB.
+    /// Above this much available memory the cache takes back; above this much resident memory it
+    /// gives back. Default 15 GiB.
     pub upper: ByteSize,
-    /// How much is given back in one run, in percent of `upper` − `lower`. Default 5.
+    /// Memory that is given back in one run, in percent of `upper` − `lower`. Default 5.
     pub give_percent: u32,
-    /// How much is taken back in one run, in percent of `upper` − `lower`. Default 5.
+    /// Memory that is taken back in one run, in percent of `upper` − `lower`. Default 5.
     pub take_percent: u32,
     /// The most that may ever be given back, in percent of the cache's memory. Default 20.
     pub max_given_percent: u32,
@@ -48,7 +48,7 @@ pub struct MonitorConfig {
     /// slowed. Default 0: it is not slowed.
     pub take_window: Duration,
     /// In [`Mode::Cgroup`]: give back, and take nothing back, while in the last ten seconds some
-    /// task waited for memory for more than so many percent of the time. `None` = pressure is not
+    /// task waited for memory for more than this many percent of the time. `None` = pressure is not
     /// read. Default 10.
     pub max_pressure_percent: Option<f64>,
 }
@@ -105,7 +105,7 @@ impl MonitorConfig {
     }
 }
 
-/// What was read.
+/// The readings of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Readings {
     /// Available memory, or resident memory where that is watched, in bytes.
@@ -113,45 +113,45 @@ pub struct Readings {
     /// For how much of the last ten seconds some task waited for memory, in percent, if it was
     /// read.
     pub pressure_percent: Option<f64>,
-    /// What the cache may use now, in bytes.
+    /// Memory that the cache may use now, in bytes.
     pub memory_bytes: u64,
-    /// What the cache does use now, in bytes.
+    /// Memory that the cache does use now, in bytes.
     pub spent_bytes: u64,
 }
 
-/// What to do.
+/// The decision of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Nothing.
     Stay,
     /// Lower the cache's memory.
     GiveBack {
-        /// How much memory that frees, in bytes: what the cache uses above its new memory. 0 where
-        /// it uses less anyway and only may no longer grow so far.
+        /// Memory that this frees, in bytes: what the cache uses above its new memory. 0 if it uses
+        /// less anyway and only may no longer grow so far.
         bytes: u64,
-        /// What the cache may use from now on, in bytes.
+        /// Memory that the cache may use from now on, in bytes.
         memory_bytes: u64,
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
     },
     /// Raise the cache's memory.
     TakeBack {
         /// By how much, in bytes.
         bytes: u64,
-        /// What the cache may use from now on, in bytes.
+        /// Memory that the cache may use from now on, in bytes.
         memory_bytes: u64,
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
     },
-    /// Memory is short, and the cache has given all that it may: somebody should hear of it, for a
-    /// kill may follow.
+    /// Memory is short, and the cache has given all that it may: this should be reported to
+    /// somebody, for a kill may follow.
     Exhausted {
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
     },
 }
 
-/// Whether memory is short or plenty.
+/// The supply of memory: short, plenty or enough.
 enum Supply {
     Short(String),
     Plenty(String),
@@ -163,9 +163,9 @@ enum Supply {
 #[derive(Clone, Debug)]
 pub struct Policy {
     config: MonitorConfig,
-    /// What the cache has when nothing is given back, in bytes.
+    /// Memory of the cache when nothing is given back, in bytes.
     full_bytes: u64,
-    /// What was decided last, in bytes.
+    /// Memory that was decided last, in bytes.
     memory_bytes: u64,
     rate: Rate,
 }
@@ -181,12 +181,12 @@ impl Policy {
         Ok(Self { config, full_bytes: memory.as_u64(), memory_bytes: memory.as_u64(), rate })
     }
 
-    /// What it decides by.
+    /// Returns the configuration that it decides by.
     pub fn config(&self) -> &MonitorConfig {
         &self.config
     }
 
-    /// What the cache has given back so far, in bytes.
+    /// Returns the memory that the cache has given back so far, in bytes.
     pub fn given_bytes(&self) -> u64 {
         self.full_bytes - self.memory_bytes
     }
@@ -236,7 +236,7 @@ impl Policy {
         }
     }
 
-    /// So many percent of the distance between the limits.
+    /// Returns this many percent of the distance between the limits.
     fn part_of_span(&self, percent: u32) -> u64 {
         let span = self.config.upper.as_u64().saturating_sub(self.config.lower.as_u64());
         span * u64::from(percent) / 100
@@ -276,13 +276,13 @@ impl Policy {
     }
 }
 
-/// How fast memory is getting short, in bytes per run, over a window of runs; and how much taking
-/// back is slowed by it.
+/// The rate at which memory is getting short, in bytes per run, over a window of runs; and how much
+/// taking back is slowed by it.
 #[derive(Clone, Debug)]
 struct Rate {
     /// Runs; below 2 nothing is slowed.
     window: usize,
-    /// Whether a rise of the value is what makes memory short.
+    /// True if a rise of the value is what makes memory short.
     rises: bool,
     values: VecDeque<u64>,
     per_run: i128,
@@ -308,7 +308,7 @@ impl Rate {
         self.per_run = if self.rises { rise } else { -rise };
     }
 
-    /// What is left of `wanted` bytes.
+    /// Returns the part of `wanted` bytes that may be taken back now.
     fn throttle(&self, wanted: u64) -> u64 {
         if self.window < 2 || self.per_run < 0 {
             return wanted;

@@ -15,7 +15,7 @@ use super::policy::Mode;
 /// page.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// Why memory cannot be watched.
+/// The error of memory that cannot be watched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MonitorError {
@@ -35,7 +35,7 @@ pub enum MonitorError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What was looked for.
+        /// The entry that was looked for.
         what: &'static str,
     },
     /// No cgroup of this process has a memory controller. Choose another mode.
@@ -43,7 +43,7 @@ pub enum MonitorError {
     NoController {
         /// The file that names this process's cgroups.
         path: PathBuf,
-        /// Where cgroup file systems are mounted.
+        /// The folder where cgroup file systems are mounted.
         root: PathBuf,
     },
     /// The cache refused the new memory, or the thread could not be started.
@@ -51,7 +51,7 @@ pub enum MonitorError {
     Cache(String),
 }
 
-/// Where memory is read from.
+/// The files that memory is read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     proc: PathBuf,
@@ -96,7 +96,7 @@ impl Source {
         Self { proc: proc.into(), cgroups: cgroups.into() }
     }
 
-    /// What [`super::Readings::watched_bytes`] is under a mode.
+    /// Returns the value of [`super::Readings::watched_bytes`] under a mode.
     ///
     /// # Errors
     /// [`MonitorError::Unreadable`], [`MonitorError::Malformed`]; [`MonitorError::NoController`]
@@ -112,7 +112,8 @@ impl Source {
         }
     }
 
-    /// What the machine could give to a process without swapping: `MemAvailable`.
+    /// Returns the memory that the machine could give to a process without swapping:
+    /// `MemAvailable`.
     ///
     /// # Errors
     /// [`MonitorError::Unreadable`], [`MonitorError::Malformed`].
@@ -120,7 +121,7 @@ impl Source {
         kib_after(&self.proc.join("meminfo"), "MemAvailable:")
     }
 
-    /// What this process has resident: `VmRSS`.
+    /// Returns the memory that this process has resident: `VmRSS`.
     ///
     /// # Errors
     /// [`MonitorError::Unreadable`], [`MonitorError::Malformed`].
@@ -128,8 +129,9 @@ impl Source {
         kib_after(&self.proc.join("self/status"), "VmRSS:")
     }
 
-    /// What this process's cgroup and all above it could still use before one of them reaches its
-    /// limit, the page cache that the kernel drops first not counted as used. `None`: no limit.
+    /// Returns the memory that this process's cgroup and all above it could still use before one of
+    /// them reaches its limit, the page cache that the kernel drops first not counted as used.
+    /// `None`: no limit.
     ///
     /// # Errors
     /// [`MonitorError::Unreadable`], [`MonitorError::Malformed`], [`MonitorError::NoController`].
@@ -202,7 +204,7 @@ impl Source {
     }
 }
 
-/// What one cgroup could still use. `None`: it has no limit.
+/// Returns the memory that one cgroup could still use. `None`: it has no limit.
 fn available_in(folder: &Path, names: &Names) -> Result<Option<u64>, MonitorError> {
     let mut limit = None::<u64>;
     for name in names.limits {

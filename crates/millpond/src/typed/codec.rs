@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// Why a value cannot be encoded or decoded.
+/// The error of a value that cannot be encoded or decoded.
 pub type CodecError = Box<dyn Error + Send + Sync>;
 
 /// Turns values into bytes and back. What [`super::TypedCache`] keeps is what `encode` wrote.

@@ -86,7 +86,7 @@ const BEGINNING: usize = MAX_KEY_BYTES - size_of::<u64>();
 /// A seed of its own: what lies in shared memory is found by the next process.
 const LONG_KEY_SEED: u64 = 0x6c6f_6e67_206b_6579;
 
-/// What the engine knows a key by.
+/// The engine's key for a typed key.
 ///
 /// Keys of 1 to 254 bytes are the engine's. Of others the engine's key, of 255 bytes, is a hash and
 /// the beginning; the rest stands before the value, and is compared with the key when the value is
@@ -120,7 +120,8 @@ impl<'k> Place<'k> {
         }
     }
 
-    /// What the value has of the key. `None`: nothing, as the engine's key is all of it.
+    /// Returns the part of the key that stands before the value. `None`: nothing, as the engine's
+    /// key is all of it.
     #[inline]
     pub(super) fn rest(&self) -> Option<&'k [u8]> {
         match self {

@@ -22,16 +22,17 @@ const CACHE: u64 = 288;
 const NEIGHBOUR: u64 = 240;
 
 const MIB: u64 = 1 << 20;
-/// How often something is looked at, and how often until it is given up: two minutes.
+/// The interval between two looks at something, and the number of looks until it is given up: two
+/// minutes.
 const TICK: Duration = Duration::from_millis(20);
 const TICKS: u32 = 6_000;
 
 /// Names the folder, for the other processes.
 const FOLDER: &str = "MILLPOND_SQUEEZE_FOLDER";
-/// Whether the cache has a monitor, for its process.
+/// Tells a process whether its cache has a monitor.
 const MONITORED: &str = "MILLPOND_SQUEEZE_MONITORED";
-/// Where the cgroup is made, for whoever runs the proof. Default: below this process's own memory
-/// cgroup.
+/// The cgroup in which the proof makes its own, for whoever runs the proof. Default: below this
+/// process's own memory cgroup.
 const PARENT: &str = "MILLPOND_SQUEEZE_CGROUP";
 
 /// A cgroup with a limit, which is removed in the end.
@@ -57,7 +58,7 @@ impl Cgroup {
         if path.exists() { path } else { self.0.join(two) }
     }
 
-    /// How many processes were killed in it for want of memory.
+    /// Returns the number of processes that were killed in it for want of memory.
     fn kills(&self) -> u64 {
         let text =
             fs::read_to_string(self.file("memory.oom_control", "memory.events")).expect("the kernel has it");
@@ -164,7 +165,7 @@ fn wait_until(mut what: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// What happened in the cgroup.
+/// The events in the cgroup.
 struct Seen {
     kills: u64,
     is_neighbour_alive: bool,

@@ -93,7 +93,7 @@ fn name(key: u16) -> Vec<u8> {
     name
 }
 
-/// What of the operations is for a kind.
+/// Returns the edits that the operations make of a kind.
 fn edits(ops: &[Op], kind: CollectionKind) -> Vec<Edit<'_>> {
     use CollectionKind::{Hash, List, Set, Sorted};
     ops.iter()
@@ -412,9 +412,9 @@ fn collections_outlive_the_process() {
     cache.validate();
 }
 
-/// What several threads do to a few collections that grow, get empty and come again: numbers go
-/// from one list to the other and back, both ends of a hash's pair are always the same, and nothing
-/// is lost.
+/// Several threads work on a few collections that grow, get empty and come again: numbers go from
+/// one list to the other and back, both ends of a hash's pair are always the same, and nothing is
+/// lost.
 #[test]
 fn no_change_is_lost_or_seen_in_part() {
     const THREADS: u64 = 3;
@@ -489,7 +489,7 @@ fn pop(cache: &Cache) -> bool {
 const KINDS: [CollectionKind; 4] =
     [CollectionKind::Hash, CollectionKind::Set, CollectionKind::List, CollectionKind::Sorted];
 
-/// Puts a collection of each kind in, under keys that tell them, with so many entries.
+/// Puts a collection of each kind in, under keys that tell them, with this many entries.
 fn put_all(cache: &Cache, pool: PoolId, name: &str, entries: u32) -> Vec<(Vec<u8>, CollectionKind)> {
     let put = |kind: CollectionKind| {
         let key = format!("{name}-{kind:?}").into_bytes();

@@ -47,7 +47,7 @@ fn roomy() -> (Cache, PoolId) {
     cache_of(256, &Clock::manual(1_000))
 }
 
-/// What an update makes of a value: longer by a byte, or gone.
+/// Returns what an update makes of a value: longer by a byte, or gone.
 fn appended(old: Option<Vec<u8>>, byte: u8) -> Option<Vec<u8>> {
     match old {
         Some(old) if byte.is_multiple_of(8) && old.len().is_multiple_of(2) => None,

@@ -168,7 +168,7 @@ fn a_structure_that_goes_at_any_moment_is_gone_whole() {
                             }
                         };
                     made.fetch_add(u64::from(is_new), Ordering::Relaxed);
-                    // Within one life of the map, what this thread has put in stays in.
+                    // Within one lifetime of the map, what this thread has put in stays in.
                     for i in 0..rng.random_range(1..60) {
                         let key = thread << 32 | rng.random_range(0..1_u64 << 30);
                         let len = if i % 8 == 0 { 2_000 } else { 50 };
