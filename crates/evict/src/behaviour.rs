@@ -1,4 +1,4 @@
-//! What every policy must do, whichever it is.
+//! Checks of what every policy must do.
 
 use std::collections::HashSet;
 

@@ -161,7 +161,7 @@ impl Clock {
 pub(crate) struct Generations {
     clocks: [Clock; 3],
     live: [AtomicU32; 256],
-    /// When each generation began, in seconds.
+    /// The time at which each generation began, in seconds.
     began: [AtomicU32; 256],
     /// The time when an item was last queued, in seconds.
     now: AtomicU32,

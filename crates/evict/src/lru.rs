@@ -51,7 +51,7 @@ pub struct LruClock {
     /// Stamps given in the present generation.
     stamped: AtomicU32,
     quantum: AtomicU32,
-    /// When each generation began, in seconds.
+    /// The time at which each generation began, in seconds.
     began: [AtomicU32; 256],
     refresh_secs: AtomicU32,
 }

@@ -31,7 +31,7 @@ pub(crate) struct Table {
     looks: Cell<Option<(u32, u32)>>,
     /// The most that it may look at of both.
     most: Cell<(u32, u32)>,
-    /// What hits do to an item each time that its bits are changed: they are always faster.
+    /// The effect of hits on an item each time that its bits are changed: they are always faster.
     races: RefCell<Option<HitRule>>,
 }
 
@@ -153,7 +153,7 @@ impl Sim {
         true
     }
 
-    /// What the policy would evict, within the looks that it may take each time.
+    /// Returns the entry that the policy would evict, within the looks that it may take each time.
     fn choose(&mut self) -> Option<Entry> {
         loop {
             let evicted = self.table.limited(MOST, || self.policy.evict(&self.table));
@@ -163,7 +163,7 @@ impl Sim {
         }
     }
 
-    /// Lets hits come to an item whenever its bits have been changed.
+    /// Lets an item be hit whenever its bits have been changed.
     pub(crate) fn race(&mut self) {
         *self.table.races.borrow_mut() = Some(self.rule.clone());
     }

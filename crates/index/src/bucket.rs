@@ -3,7 +3,8 @@
 //! ```text
 //! word 0   tags of slots 0–7, a byte each; 0 = empty
 //! word 1   tags of slots 8–11 in the lower half; in the upper half, from its bit 0:
-//!          version (20 bits), spilled entries (7 bits, sticks at 127), reach (4 bits), lock (1 bit)
+//!          version (20 bits), spilled entries (7 bits, sticks at 127), reach (4 bits),
+//!          lock (1 bit)
 //! then     12 pointers of 4 bytes
 //! ```
 //!

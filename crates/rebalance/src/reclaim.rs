@@ -159,8 +159,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever takes, in whatever order: reserves are kept, it comes to an end, and then who
-        /// wants is even with the others.
+        /// Whichever pools take, in whatever order: reserves are kept, reclaiming ends, and then
+        /// the pools that want memory are even with the others.
         #[test]
         fn levels_even_out(
             pools in prop::collection::vec((0..40_u64, 0..20_u64, 0..4_u32, any::<bool>()), 1..6),

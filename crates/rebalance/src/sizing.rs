@@ -24,7 +24,11 @@
 //! let range = Range { min_bytes: 64, max_bytes: 4 << 20, most_classes: 48 };
 //! let present: Vec<u32> = (0..17).map(|power| 64 << power).collect();
 //! let decided = Tuning::default().decide(&sizes, &present, &range);
-//! assert!(decided.applies && decided.now.share() > 0.2 && decided.then.share() < 0.01, "{}", decided.reason);
+//! assert!(
+//!     decided.applies && decided.now.share() > 0.2 && decided.then.share() < 0.01,
+//!     "{}",
+//!     decided.reason
+//! );
 //! ```
 
 mod choice;

@@ -1,4 +1,4 @@
-//! What strategies decide, formula by formula and threshold by threshold; then whole runs.
+//! Decisions of strategies, formula by formula and threshold by threshold; then whole runs.
 
 #[path = "strategy/pools.rs"]
 mod pools;
@@ -31,7 +31,7 @@ fn before(pool: &PoolView) -> PoolView {
     before
 }
 
-/// What is decided in the second round, in the first of which nothing was counted.
+/// Returns the decision of the second round, in the first of which nothing was counted.
 fn decide(strategy: Strategy, pool: &PoolView) -> Option<Move> {
     let mut rebalancer = Rebalancer::new(strategy);
     assert_eq!(rebalancer.decide(&before(pool)), None, "the first round only looks");

@@ -67,8 +67,8 @@ pub struct Arena {
     free: Mutex<FreeSlabs>,
     /// The free units of split slabs.
     units: Mutex<Units>,
-    /// How many of them are free and have memory, and how many are bare, for those who only ask.
-    /// Written under the lock.
+    /// Number of them that are free and have memory, and number that are bare, for those who only
+    /// ask. Written under the lock.
     free_units: AtomicU64,
     bare_units: AtomicU64,
     /// True if large pages were asked for.

@@ -110,12 +110,12 @@ impl Chunks {
         self.runs.iter().filter_map(|place| place.run.map(|(run, _)| run))
     }
 
-    /// How many runs the class has.
+    /// Returns the number of runs of the class.
     pub fn run_count(&self) -> usize {
         self.runs.len() - self.vacant_ordinals.len()
     }
 
-    /// How many chunks the class has.
+    /// Returns the number of chunks of the class.
     pub fn chunks(&self) -> u64 {
         self.chunks
     }
@@ -125,12 +125,12 @@ impl Chunks {
         self.bytes
     }
 
-    /// How many chunks are free.
+    /// Returns the number of free chunks.
     pub fn free_chunks(&self) -> u32 {
         self.free + self.fresh.map_or(0, |(run, next)| run.chunks(self.info) - next)
     }
 
-    /// How many chunks are free that do not lie in `run`.
+    /// Returns the number of free chunks that do not lie in `run`.
     pub fn free_chunks_beside(&self, arena: &Arena, run: Run) -> u64 {
         let (ordinal, _) = arena.ordinal_of(run.chunk(0));
         let fresh = run.chunks(self.info) - self.used_chunks_of(run);
@@ -146,8 +146,8 @@ impl Chunks {
         self.runs.iter().filter_map(used)
     }
 
-    /// How many chunks of one of its runs were ever used: the first ones. The memory of the others
-    /// was never touched.
+    /// Returns the number of chunks of one of its runs that were ever used: the first ones. The
+    /// memory of the others was never touched.
     pub fn used_chunks_of(&self, run: Run) -> u32 {
         self.fresh.filter(|(fresh, _)| *fresh == run).map_or(run.chunks(self.info), |(_, next)| next)
     }
@@ -327,7 +327,7 @@ impl Withheld {
         self.len() == self.chunks as usize
     }
 
-    /// How many chunks are withheld.
+    /// Returns the number of chunks that are withheld.
     fn len(&self) -> usize {
         self.freed.len() + self.fresh.len()
     }

@@ -42,7 +42,7 @@ const fn first_of(step: usize) -> usize {
     octave + octave / PARTS * (step % PARTS)
 }
 
-/// Why a set of size classes was refused.
+/// The error of a set of size classes that was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ClassError {
     /// The factor would not make sizes grow.

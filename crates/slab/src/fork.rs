@@ -57,8 +57,8 @@ impl List {
     }
 }
 
-/// How many forks lie between the first process and this one: a cache in files that was opened
-/// before the last is empty here.
+/// Returns the number of forks between the first process and this one: a cache in files that was
+/// opened before the last is empty here.
 #[inline]
 pub(crate) fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)

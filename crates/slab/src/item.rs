@@ -1,13 +1,13 @@
 //! An item in its chunk, and the state word on which every thread agrees about it.
 //!
 //! ```text
-//! offset  0  state word    u32, atomic (below)
-//!         4  lengths       u32: key 8 bits, value 22 bits, layout 2 bits
-//!         8  created       u32, Unix seconds
-//!        12  expiry        u32, atomic, Unix seconds, 0 = never      (layouts Expiring, Flagged, Tagged)
-//!        16  client flags  u32                                       (layouts Flagged, Tagged)
-//!        20  last access   u32, atomic, Unix seconds                 (layout Tagged)
-//!        24  CAS token     u64                                       (layout Tagged)
+//! offset  0  state word   u32, atomic (below)
+//!         4  lengths      u32: key 8 bits, value 22 bits, layout 2 bits
+//!         8  created      u32, Unix seconds
+//!        12  expiry       u32, atomic, Unix seconds, 0 = never (layouts Expiring, Flagged, Tagged)
+//!        16  client flags u32                                  (layouts Flagged, Tagged)
+//!        20  last access  u32, atomic, Unix seconds            (layout Tagged)
+//!        24  CAS token    u64                                  (layout Tagged)
 //!        then the key, then the value, then the ends of the chain: 8 bytes (items with CHAINED)
 //! ```
 //!
@@ -126,7 +126,7 @@ impl Layout {
 pub struct Fields {
     /// The optional fields of the header.
     pub layout: Layout,
-    /// When the item was made, Unix seconds.
+    /// The time at which the item was made, in Unix seconds.
     pub created: u32,
     /// The expiry time, in Unix seconds; 0 = never. Ignored if the layout has no room.
     pub expiry: u32,
@@ -439,7 +439,7 @@ impl<'a> Item<'a> {
         if tailed { self.chunk_bytes as usize } else { layout.item_bytes(key_len, value_len) + ends }
     }
 
-    /// When the item was made, Unix seconds.
+    /// Returns the time at which the item was made, in Unix seconds.
     ///
     /// # Safety
     /// As for [`Self::key`].

@@ -355,25 +355,25 @@ impl<'a> Copied<'a> {
         unsafe { self.item.has_tail() }
     }
 
-    /// How many links its chain had; they may have changed meanwhile.
+    /// Returns the number of links that its chain had; they may have changed meanwhile.
     pub fn links(&self) -> u32 {
         // SAFETY: as for `key`; it has room for a chain.
         if self.item.state().is_chained() { unsafe { self.item.chain() }.1 } else { 0 }
     }
 
-    /// When it was made, Unix seconds.
+    /// Returns the time at which it was made, in Unix seconds.
     pub fn created(&self) -> u32 {
         // SAFETY: as for `key`.
         unsafe { self.item.created() }
     }
 
-    /// When it expires, Unix seconds; 0 = never.
+    /// Returns its expiry time, in Unix seconds; 0 = never.
     pub fn expiry(&self) -> u32 {
         // SAFETY: as for `key`.
         unsafe { self.item.expiry() }.map_or(0, |time| time.load(Ordering::Relaxed))
     }
 
-    /// When it was last found, Unix seconds, of items with a tag.
+    /// Returns the time at which it was last found, in Unix seconds, for items with a tag.
     pub fn last_access(&self) -> Option<u32> {
         // SAFETY: as for `key`.
         unsafe { self.item.last_access() }.map(|time| time.load(Ordering::Relaxed))

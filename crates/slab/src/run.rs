@@ -107,7 +107,7 @@ impl Run {
         self.units as u64 * UNIT_BYTES as u64
     }
 
-    /// How many chunks of `info`'s size it has.
+    /// Returns the number of chunks of `info`'s size that it has.
     #[inline]
     pub const fn chunks(self, info: SlabInfo) -> u32 {
         self.units * UNIT_BYTES as u32 / info.chunk_bytes

@@ -109,8 +109,8 @@ pub struct Shared {
     lost_bytes: u64,
 }
 
-/// How often, and how long each time, a process is waited for that is ending, or that was just
-/// forked from this one.
+/// Number of times that a process that is ending, or that was just forked from this one, is waited
+/// for, and how long each time.
 const WAITS: u32 = 50;
 const WAIT: Duration = Duration::from_millis(10);
 

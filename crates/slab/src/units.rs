@@ -1,4 +1,4 @@
-//! Which units of split slabs are free, and which of those have memory.
+//! The free units of split slabs, and those of them that have memory.
 //!
 //! A free unit without memory is *bare*: the system holds nothing for it, and nobody is charged for
 //! it. A slab that is opened while there is little memory left begins with bare units, and free
@@ -125,17 +125,17 @@ impl Map {
 }
 
 impl Units {
-    /// How many are free and have memory.
+    /// Returns the number of units that are free and have memory.
     pub(crate) fn free(&self) -> u64 {
         self.free
     }
 
-    /// How many are bare.
+    /// Returns the number of bare units.
     pub(crate) fn bare(&self) -> u64 {
         self.bare
     }
 
-    /// How many slabs are split.
+    /// Returns the number of split slabs.
     pub(crate) fn slabs(&self) -> usize {
         self.maps.len()
     }
@@ -227,7 +227,7 @@ impl Units {
         }
     }
 
-    /// How many units of a slab are bare.
+    /// Returns the number of bare units of a slab.
     pub(crate) fn bare_of(&self, slab: SlabId) -> u32 {
         self.maps.get(&slab).map_or(0, |map| map.bare_count)
     }
@@ -306,7 +306,7 @@ impl Units {
         slabs
     }
 
-    /// How many units of a slab that is withdrawn are free, with memory and bare.
+    /// Returns the numbers of free units, with memory and bare, of a slab that is withdrawn.
     pub(crate) fn free_of_withdrawn(&self, slab: SlabId) -> Option<(u32, u32)> {
         self.maps.get(&slab).filter(|map| map.is_withdrawn).map(|map| (map.count, map.bare_count))
     }

@@ -70,7 +70,8 @@ impl MissRatioCurve {
     /// ```
     /// use millpond_curve::{MissRatioCurve, Unit};
     ///
-    /// let (few, many) = (MissRatioCurve::uniform(Unit::Bytes, 100), MissRatioCurve::uniform(Unit::Bytes, 400));
+    /// let (few, many) =
+    ///     (MissRatioCurve::uniform(Unit::Bytes, 100), MissRatioCurve::uniform(Unit::Bytes, 400));
     /// let both = MissRatioCurve::merge([(&few, 3.0), (&many, 1.0)])?;
     /// assert_eq!(both.miss_ratio(100.0), 0.25 * 0.75);
     /// # Ok::<(), millpond_curve::CurveError>(())

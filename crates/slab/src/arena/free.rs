@@ -29,12 +29,12 @@ pub(super) struct FreeSlabs {
     /// Calls of [`Arena::assign`] that yet fail without asking the system for memory, which it
     /// refused.
     refusing: u32,
-    /// How often it refused some.
+    /// Number of times that it refused some.
     refused: u64,
 }
 
-/// How often [`Arena::assign`] does without memory that the system refused before it asks again.
-/// Asking costs about as much as getting it.
+/// Number of times that [`Arena::assign`] does without memory that the system refused before it
+/// asks again. Asking costs about as much as getting it.
 const REFUSALS: u32 = 64;
 
 impl FreeSlabs {
@@ -111,7 +111,7 @@ impl Arena {
         has_memory.then_some(slab)
     }
 
-    /// How often the file system that the slabs lie in had no room for one.
+    /// Returns the number of times that the file system that the slabs lie in had no room for one.
     pub fn refusals(&self) -> u64 {
         self.free.lock().refused
     }

@@ -19,7 +19,7 @@ use crate::{MIN_CHUNK_BYTES, SLAB_BYTES};
 /// A split slab at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitSlab {
-    /// Which.
+    /// The slab.
     pub slab: SlabId,
     /// Memory of its free units, in bytes.
     pub free_bytes: u64,
@@ -270,7 +270,7 @@ impl Arena {
         self.bare_units.store(units.bare(), Ordering::Relaxed);
     }
 
-    /// How many slabs are split.
+    /// Returns the number of split slabs.
     pub fn split_slabs(&self) -> usize {
         self.units.lock().slabs()
     }
@@ -283,8 +283,8 @@ impl Arena {
         slabs.into_iter().map(split).collect()
     }
 
-    /// How many units of a split slab that is withdrawn ([`Self::withdraw`]) are free, with memory
-    /// and bare; `None` of any other slab.
+    /// Returns the numbers of free units, with memory and bare, of a split slab that is withdrawn
+    /// ([`Self::withdraw`]); `None` for any other slab.
     pub fn free_units_of_withdrawn(&self, slab: SlabId) -> Option<(u32, u32)> {
         self.units.lock().free_of_withdrawn(slab)
     }

@@ -72,7 +72,7 @@ impl SlabInfo {
         (is_size && info.chunk_bytes.is_multiple_of(CHUNK_ALIGN)).then_some(info)
     }
 
-    /// How many chunks a whole slab of them has.
+    /// Returns the number of chunks in a whole slab of them.
     #[inline]
     pub const fn chunks_per_slab(self) -> u32 {
         SLAB_BYTES as u32 / self.chunk_bytes

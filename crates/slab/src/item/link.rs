@@ -6,7 +6,8 @@
 //! offset  0  next      u32, the pointer of the next link, or NONE
 //!         4  parent    u32, the pointer of the item that it is chained to
 //!         8  tag       u32, what is the same for all that is ever chained to one key
-//!        12  before    u32, the pointer of the link before, or NONE: so that a link is moved or replaced without a walk
+//!        12  before    u32, the pointer of the link before, or NONE: so that a link is moved or
+//!                      replaced without a walk
 //!        16  the link's bytes
 //! ```
 //!

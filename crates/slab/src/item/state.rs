@@ -274,7 +274,7 @@ impl StateWord {
         self.0.load(Ordering::Relaxed) & FETCHED != 0
     }
 
-    /// How many references are held.
+    /// Returns the number of references that are held.
     #[inline]
     pub fn references(&self) -> u32 {
         self.0.load(Ordering::Relaxed) & REFS
