@@ -316,6 +316,13 @@ impl Pool {
         self.ceiling_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// Has it have no more than it has now, if it is held back.
+    pub(crate) fn lower_ceiling(&self) {
+        if self.ceiling_bytes.load(Ordering::Relaxed) != u64::MAX {
+            self.set_ceiling_bytes(self.slab_bytes());
+        }
+    }
+
     /// Allows it this many bytes more than it has, if it is held back from them for now.
     pub(crate) fn raise_ceiling(&self, bytes: u64) {
         let has = self.slab_bytes();

@@ -194,7 +194,7 @@ impl Core {
     pub(crate) fn shrink_to_limit(&self) -> Result<(), Error> {
         let mut taking = Taking::new(Why::Limit, WAITS);
         let mut refused = HashSet::new();
-        let (mut least, mut vain_gifts) = (u64::MAX, 0);
+        let (mut least, mut vain_gifts, mut has_vacant) = (u64::MAX, 0, true);
         if self.ledger.total() > self.ledger.limit() {
             self.retire_idle_classes();
         }
@@ -219,8 +219,11 @@ impl Core {
             let mut has_given = self.has_emptyable_slab() && self.empty_split_slab(&mut taking);
             // What is vacant in any pool goes before items of another. If it cannot be brought
             // together, more of it would be of no use.
+            if !has_given && has_vacant && vain_gifts == 0 {
+                has_vacant = self.release_vacant((over - units).min(SLAB_BYTES as u64)) > 0;
+                has_given = has_vacant;
+            }
             has_given = has_given
-                || vain_gifts == 0 && self.release_vacant((over - units).min(SLAB_BYTES as u64)) > 0
                 || refused.len() < MOST_REFUSALS
                     && self.first_to_give(&refused).is_some_and(|number| {
                         let gives = self.give_a_slab(number, &mut taking);

@@ -81,7 +81,7 @@ impl Core {
         // Hooks that are called meanwhile may allocate.
         let Some(_alone) = Alone::enter() else { return };
         let Some(_looking) = self.room.looking.try_lock_for(PATIENCE) else { return };
-        let mut refused = HashSet::new();
+        let (mut refused, mut has_vacant) = (HashSet::new(), self.arena.has_bare_units());
         self.retire_idle_classes();
         loop {
             self.free_retired_runs();
@@ -95,7 +95,8 @@ impl Core {
             if self.retired_runs.bytes() >= lacking {
                 return;
             }
-            if self.arena.has_bare_units() && self.release_vacant(lacking) > 0 {
+            has_vacant = has_vacant && self.release_vacant(lacking) > 0;
+            if has_vacant {
                 continue;
             }
             let Some(number) = self.first_to_give(&refused) else { break };

@@ -155,17 +155,19 @@ impl Cache {
         }
         let wanting: Vec<u16> = stakes.iter().filter(|stake| stake.wants).map(|stake| stake.pool).collect();
         let (mut taken, mut taking) = (Vec::new(), Taking::new(Why::Limit, WAITS));
-        let vacant: Vec<&Pool> =
+        let mut vacant: Vec<&Pool> =
             staying.iter().copied().filter(|pool| pool.upkeep.vacant.bytes() > 0).collect();
         for receiver in staying.iter().filter(|pool| wanting.contains(&pool.number)) {
             let step = receiver.step_to_take();
-            let mut given = core.reclaim_vacant(&vacant, receiver, step, &mut taken);
-            if given >= step {
-                continue;
-            }
+            let mut given = 0;
             while given < most.saturating_mul(SLAB_BYTES as u64) && core.idle_bytes() == 0 {
                 let Some(number) = victim(&stakes, receiver.number, step) else { break };
                 let Some(from) = pools.numbered(number) else { break };
+                let released = core.reclaim_vacant(&mut vacant, receiver, step, &mut stakes, &mut taken);
+                given += released;
+                if released > 0 {
+                    continue;
+                }
                 let planned = stakes.iter().find(|stake| stake.pool == number).map_or(0, |stake| stake.bytes);
                 // What it was given in this round, and does not have yet, goes on to the other;
                 // nothing of its own does.
@@ -180,10 +182,7 @@ impl Cache {
                     continue;
                 }
                 given += step;
-                for stake in &mut stakes {
-                    stake.bytes += step * u64::from(stake.pool == receiver.number);
-                    stake.bytes = stake.bytes.saturating_sub(step * u64::from(stake.pool == number));
-                }
+                note_given(&mut stakes, number, receiver.number, step);
                 if !is_passed_on {
                     taken.push(Reclaimed { victim: from.id(), receiver: receiver.id(), bytes: step });
                 }
@@ -233,6 +232,14 @@ impl Cache {
     }
 }
 
+/// Notes that memory goes from one pool to another.
+fn note_given(stakes: &mut [Stake], from: u16, to: u16, bytes: u64) {
+    for stake in stakes {
+        stake.bytes += bytes * u64::from(stake.pool == to);
+        stake.bytes = stake.bytes.saturating_sub(bytes * u64::from(stake.pool == from));
+    }
+}
+
 /// The move of memory of a pool that is over its limit.
 fn given_back(pool: &Pool, victim: u8) -> Move {
     let limit = ByteSize::new(pool.limit_bytes());
@@ -242,21 +249,31 @@ fn given_back(pool: &Pool, victim: u8) -> Move {
 
 impl Core {
     /// Takes vacant memory of these pools for another one that wants a step more: before items of
-    /// any pool are evicted for it. Returns how much it was.
-    fn reclaim_vacant(&self, pools: &[&Pool], receiver: &Pool, step: u64, taken: &mut Vec<Reclaimed>) -> u64 {
+    /// any pool are evicted for it. Those that can give none are asked once in a round. Returns how
+    /// much it was.
+    fn reclaim_vacant(
+        &self,
+        pools: &mut Vec<&Pool>,
+        receiver: &Pool,
+        step: u64,
+        stakes: &mut [Stake],
+        taken: &mut Vec<Reclaimed>,
+    ) -> u64 {
         let mut given = 0;
-        for from in pools.iter().filter(|from| from.number != receiver.number) {
-            if given >= step {
-                break;
+        pools.retain(|from| {
+            if given >= step || from.number == receiver.number {
+                return true;
             }
-            // It may have it back if it needs it first: nothing was evicted for that.
             let bytes = self.release_vacant_over_reserve(from, step - given);
             if bytes > 0 {
+                from.lower_ceiling();
                 from.slabs_reclaimed.fetch_add(1, Ordering::Relaxed);
+                note_given(stakes, from.number, receiver.number, bytes);
                 taken.push(Reclaimed { victim: from.id(), receiver: receiver.id(), bytes });
                 given += bytes;
             }
-        }
+            bytes > 0
+        });
         given
     }
 

@@ -102,7 +102,6 @@ impl Core {
         loop {
             if let Some(run) = self.take_run(pool, info, units, inner.policy.kind()) {
                 self.adopt_run(class, inner, run);
-                pool.set_wants_memory(false);
                 return true;
             }
             if units == least {
