@@ -26,10 +26,10 @@ use crate::watch::{Curves, PoolHeat};
 
 /// For how long a pool that could not give memory is asked after the others, in seconds.
 const REFUSAL_SECS: u32 = 10;
-/// How often counts are looked at, at most, until no class has left meanwhile.
+/// Most looks at the counts until no class has left meanwhile.
 const MOST_COUNTS: u32 = 64;
 
-/// Whether a pool is being removed.
+/// The state of a pool's removal.
 #[derive(Default)]
 pub(crate) struct Removal {
     /// Of those who may have seen the pool before it was being removed: until they have stopped,
@@ -46,13 +46,13 @@ pub(crate) struct Pool {
     pub(crate) keyspace: u16,
     policy: RwLock<PolicyKind>,
     sizes: Slot<Sizes>,
-    /// What its sizes may be.
+    /// The bounds of its sizes.
     pub(crate) range: Range,
-    /// What keeps its sizes to its items, if anything does.
+    /// The tuner that keeps its sizes to its items, if there is one.
     pub(crate) tuner: Mutex<Option<Box<Tuner>>>,
     /// Classes that it allocates from no more.
     pub(crate) leaving_classes: Mutex<Vec<LeavingClass>>,
-    /// What happened in classes that are gone.
+    /// Counts of classes that are gone.
     pub(crate) past: Mutex<Option<Box<ClassStats>>>,
     /// Bytes of items that were ever put into those.
     pub(crate) past_bytes_in: AtomicU64,
@@ -65,35 +65,35 @@ pub(crate) struct Pool {
     reserve_bytes: AtomicU64,
     /// Its part of what is beyond the reserves.
     weight: AtomicU32,
-    /// Whether there was no memory for it when it asked for some.
+    /// True if there was no memory for it when it asked for some.
     wants_memory: AtomicBool,
     /// Most bytes of slabs for now, as others want memory who have less; `u64::MAX` = nobody does.
     ceiling_bytes: AtomicU64,
     classes: Classes,
-    /// What of it is due.
+    /// Its marks of what is due.
     pub(crate) upkeep: Arc<Upkeep>,
     /// Held while slabs are taken away from the pool's classes.
     pub(crate) resizing: Mutex<()>,
-    /// How many slabs allocations have moved between classes, and how many bytes had been inserted
-    /// when the last one was.
+    /// Number of slabs that allocations have moved between classes, and the bytes that had been
+    /// inserted when the last one was.
     pub(crate) moves: Mutex<(u64, u64)>,
-    /// What decides which slabs should move.
+    /// The decider of which slabs should move.
     pub(crate) rebalancer: Mutex<Rebalancer>,
-    /// Who is told of its items' ends.
+    /// The lifecycle hooks of its items.
     pub(crate) hooks: Option<Arc<Life>>,
-    /// How many slabs were moved between classes, whatever for.
+    /// Number of slabs that were moved between classes, whatever for.
     pub(crate) slabs_moved: AtomicU64,
-    /// How many of those its strategy asked for.
+    /// Number of those that its strategy asked for.
     pub(crate) rebalances: AtomicU64,
-    /// When it last could not give a slab, in seconds; 0 = it could.
+    /// The time at which it last could not give a slab, in seconds; 0 = it could.
     pub(crate) refused_at: AtomicU32,
-    /// How many slabs other pools took from it.
+    /// Number of slabs that other pools took from it.
     pub(crate) slabs_reclaimed: AtomicU64,
-    /// How often its limit was set.
+    /// Number of times its limit was set.
     pub(crate) resizes: AtomicU64,
     pub(crate) hot: PoolHeat,
     pub(crate) curves: Curves,
-    /// Whether it is being removed; then for ever.
+    /// True if it is being removed; then for ever.
     is_leaving: AtomicBool,
     pub(crate) removal: Removal,
 }
@@ -150,7 +150,7 @@ impl Pool {
         }
     }
 
-    /// Whether it is being removed.
+    /// Returns whether it is being removed.
     #[inline]
     pub(crate) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Relaxed)
@@ -174,7 +174,7 @@ impl Pool {
         }
     }
 
-    /// What it is called.
+    /// Returns its id.
     pub(crate) fn id(&self) -> PoolId {
         PoolId(self.number, self.life)
     }
@@ -190,7 +190,7 @@ impl Pool {
         self.sizes.put(Box::new(sizes))
     }
 
-    /// Whether it allocates from the class with this number no more.
+    /// Returns whether it allocates from the class with this number no more.
     pub(crate) fn is_class_leaving(&self, number: u8) -> bool {
         self.sizes().place_of(number).is_none()
     }
@@ -204,8 +204,8 @@ impl Pool {
         left
     }
 
-    /// What `look` sees of the classes and of past counts, with no class in both or in neither.
-    /// Only if one leaves at each of several looks is it as it may be.
+    /// Returns what `look` sees of the classes and of past counts, with no class in both or in
+    /// neither. Only if one leaves at each of several looks is the result as it may be.
     pub(crate) fn see_counts<R>(&self, look: impl Fn() -> R) -> R {
         for _ in 0..MOST_COUNTS {
             let before = self.count_moves.load(Ordering::Acquire);
@@ -285,13 +285,13 @@ impl Pool {
         self.reserve_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether it could not give memory when it was asked for some lately.
+    /// Returns whether it could not give memory when it was asked for some lately.
     pub(crate) fn has_refused(&self, now: u32) -> bool {
         let refused_at = self.refused_at.load(Ordering::Relaxed);
         refused_at != 0 && now.saturating_sub(refused_at) <= REFUSAL_SECS
     }
 
-    /// What it has, and what it is entitled to.
+    /// Returns its memory, and the share that it is entitled to.
     pub(crate) fn stake(&self) -> Stake {
         Stake {
             pool: self.number,
@@ -335,12 +335,12 @@ impl Pool {
         self.slab_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether the limit allows so much more.
+    /// Returns whether the limit allows this much more.
     pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
         self.slab_bytes() + bytes <= self.limit_bytes()
     }
 
-    /// What its limits allow it to be given, in bytes.
+    /// Returns the memory that its limits allow it to be given, in bytes.
     pub(crate) fn room_bytes(&self) -> u64 {
         let most = self.limit_bytes().min(self.ceiling_bytes.load(Ordering::Relaxed));
         most.saturating_sub(self.slab_bytes())

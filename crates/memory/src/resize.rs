@@ -38,10 +38,11 @@ use crate::release::{Amount, Taking, WAITS, Why};
 const MOST_APART_BYTES: u64 = 16 << 20;
 /// Pools that one call asks in vain before it gives up.
 const MOST_REFUSALS: usize = 64;
-/// How often pools give in one call without a slab getting free: each may give but some units of
-/// one, and others may take them.
+/// Number of times that pools give in one call without a slab getting free: each may give but some
+/// units of one, and others may take them.
 const MOST_VAIN_GIFTS: u32 = FREE_UNITS;
-/// How long the cache's own resizing waits for another thread that takes slabs from the same pool.
+/// Longest time that the cache's own resizing waits for another thread that takes slabs from the
+/// same pool.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Cache {
@@ -137,16 +138,15 @@ impl Cache {
         Err(Error::new(ErrorKind::Config, context))
     }
 
-    /// What should be done about once a second: takes expired items out ([`Self::reap`]), ages
+    /// Does what should be done about once a second: takes expired items out ([`Self::reap`]), ages
     /// curves ([`Self::set_curve`]), converts the classes of pools whose policy was changed
     /// ([`Self::set_pool_policy_lazily`]), has chunk sizes follow items ([`Self::tune_classes`]),
     /// lets classes trade slabs ([`Self::rebalance`], in pools that were in use in the last 16
-    /// rounds) and pools limits ([`Self::optimize`], where it was asked for), brings pools to their
+    /// rounds) and pools limits ([`Self::optimize`], if it was asked for), brings pools to their
     /// limits ([`Self::resize_pools`]) and their memory to those that want it ([`Self::reclaim`]),
-    /// and gives slabs back where more than the limit is spent, as when an embedder has charged
+    /// and gives slabs back if more than the limit is spent, as when an embedder has charged
     /// buffers to the ledger of a full cache. Costs some ten nanoseconds for each pool that has
-    /// nothing to do. What can take long, and can wait, is for another thread:
-    /// [`Self::touch_ahead`].
+    /// nothing to do. Slow work that can wait is for another thread: [`Self::touch_ahead`].
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] where held items keep too many slabs.
@@ -158,7 +158,7 @@ impl Cache {
         self.rebalance_where_due();
         self.tune();
         self.core().tend_idle_classes();
-        // What one pool cannot give is no reason not to ask the others.
+        // If one pool cannot give, the others must still be asked.
         let shared = self.share();
         self.give_back_touched();
         let shrunk = self.core().shrink_to_limit();

@@ -28,12 +28,12 @@ const MOST_ASKED: usize = 8;
 /// Allocations that do without room after one has looked for it in vain.
 const AFTER_VAIN: u32 = 64;
 
-/// How long an allocation waits for another one that looks for room: without any it would be
-/// refused.
+/// Longest time that an allocation waits for another one that looks for room: without any it would
+/// be refused.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 thread_local! {
-    /// Whether this thread looks for room, in whichever cache.
+    /// True if this thread looks for room, in whichever cache.
     static LOOKS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -69,7 +69,7 @@ impl Core {
         }
     }
 
-    /// Has so much of the limit be free, if that is to be had without a wait but for another thread
+    /// Frees `bytes` of the limit, if that is possible without a wait except for another thread
     /// that does the same. The caller holds no lock.
     #[cold]
     pub(crate) fn find_room(&self, bytes: u64) {
@@ -108,7 +108,7 @@ impl Core {
         self.room.waits.store(AFTER_VAIN, Ordering::Relaxed);
     }
 
-    /// Has the pool with this number give about so much memory. `false`: it gave none.
+    /// Has the pool with this number give about this much memory. `false`: it gave none.
     fn give_for_room(&self, number: u16, bytes: u64) -> bool {
         let pools = self.pools.all();
         let Some(pool) = pools.numbered(number) else { return false };

@@ -27,11 +27,11 @@ use crate::strategy::{LimitMove, Move, OptimizerConfig, PoolSize, PoolView, resi
 /// Memory that one pool has given so that another may have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// Who gave it.
+    /// The pool that gave it.
     pub victim: PoolId,
-    /// Who wanted it.
+    /// The pool that wanted it.
     pub receiver: PoolId,
-    /// How much, in bytes: about a slab, or a part of one if the receiver is small.
+    /// The memory moved, in bytes: about a slab, or a part of one if the receiver is small.
     pub bytes: u64,
 }
 
@@ -65,8 +65,8 @@ impl Cache {
         let mut taking = Taking::new(Why::Limit, WAITS);
         for shrink in resize(&sizes, most_bytes) {
             let Some(pool) = pools.numbered(shrink.pool) else { continue };
-            // So that a round ends soon, however many pools there are; the others come to it in the
-            // next ones.
+            // So that a round ends soon, however many pools there are; the others have their turn
+            // in the next ones.
             let bytes = shrink.bytes.min(left);
             left -= bytes;
             let least = pool.slab_bytes().saturating_sub(bytes);
@@ -191,7 +191,7 @@ impl Cache {
         taken
     }
 
-    /// What [`Self::maintain`] does about memory between pools.
+    /// Shares memory between pools, for [`Self::maintain`].
     pub(crate) fn share(&self) -> Result<(), Error> {
         self.reclaim();
         if self.core().sharing.lock().is_automatic {
@@ -311,7 +311,7 @@ impl Core {
         gives
     }
 
-    /// The pools that should give another one so many bytes, in the order in which to ask them:
+    /// The pools that should give another one this many bytes, in the order in which to ask them:
     /// those that could not give lately come last.
     fn givers<'p>(&self, pools: &'p AllPools<'_>, taker: &Pool, step: u64) -> impl Iterator<Item = &'p Pool> {
         let (taker, now) = (taker.number, self.now());
@@ -344,7 +344,7 @@ impl Core {
 }
 
 impl Pool {
-    /// Has `take` take so many bytes from it, which get free for another pool. Says whether that
+    /// Has `take` take this many bytes from it, which get free for another pool. Says whether that
     /// worked.
     fn give_to_another(&self, bytes: u64, take: impl FnOnce(Amount) -> bool) -> bool {
         // Nobody takes its reserve.
@@ -361,7 +361,7 @@ impl Pool {
         is_taken
     }
 
-    /// What it takes from others at a time, in bytes: more if it has a reserve to come to.
+    /// Returns the bytes that it takes from others at a time: more if it lacks part of its reserve.
     pub(crate) fn step_to_take(&self) -> u64 {
         let lacking = self.reserve_bytes().saturating_sub(self.slab_bytes()) / 4;
         step_for(self.slab_bytes()).max(lacking.min(SLAB_BYTES as u64))

@@ -18,7 +18,7 @@ use crate::pool::Pool;
 use crate::rebalance::step_for;
 
 impl Core {
-    /// Whether a class that got no run may get one by [`Self::feed`].
+    /// Returns whether a class that got no run may get one by [`Self::feed`].
     pub(crate) fn could_have_more(&self, pool: &Pool, inner: &Inner) -> bool {
         // Most classes have more than moves at a time, and need not be told what that is of the
         // pool's classes.
@@ -31,7 +31,7 @@ impl Core {
     /// there is no metadata, they are brought together and their slab given back, for runs and
     /// metadata as they come. Else a class is brought up to its least share of the pool
     /// ([`Pool::least_share`]): while there is memory, classes grow with what is stored in them;
-    /// one that comes to have many items later would go on with the little that it had until then.
+    /// one that has many items only later would go on with the little that it had until then.
     #[cold]
     pub(super) fn feed(&self, pool: &Pool, class: &Class) {
         class.is_starved.store(false, Ordering::Relaxed);
@@ -274,8 +274,8 @@ impl Core {
         self.awaited_bytes.load(Ordering::Relaxed) + index + self.spare_bytes()
     }
 
-    /// How many entries the index will hold when the cache is full, if its slabs go on being used
-    /// as they are.
+    /// Returns the number of entries that the index will hold when the cache is full, if its slabs
+    /// go on being used as they are.
     pub(crate) fn expected_entries(&self) -> u64 {
         let chunks = self.chunks.load(Ordering::Relaxed);
         let metadata = self.metadata_x100.load(Ordering::Relaxed) / 100;
