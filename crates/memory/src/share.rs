@@ -11,8 +11,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::ByteSize;
-use rebalance::reclaim::{Stake, goes_first, lowest_that_wants, victim};
+use rebalance::reclaim::{Stake, goes_first, lowest_that_wants, victim, victim_and_step};
 use slab::SLAB_BYTES;
+use slab::run::UNIT_BYTES;
 
 use self::sharing::Sharing;
 use crate::cache::{Cache, Core};
@@ -161,7 +162,10 @@ impl Cache {
             let step = receiver.step_to_take();
             let mut given = 0;
             while given < most.saturating_mul(SLAB_BYTES as u64) && core.idle_bytes() == 0 {
-                let Some(number) = victim(&stakes, receiver.number, step) else { break };
+                let Some((number, step)) = victim_and_step(&stakes, receiver.number, step, UNIT_BYTES as u64)
+                else {
+                    break;
+                };
                 let Some(from) = pools.numbered(number) else { break };
                 let released = core.reclaim_vacant(&mut vacant, receiver, step, &mut stakes, &mut taken);
                 given += released;
@@ -285,12 +289,14 @@ impl Core {
         self.reclaim_bytes(pool, least, least.max(pool.step_to_take()))
     }
 
-    /// Takes `step` bytes for the pool from the one that should give them, if its limit allows
-    /// `least` of them.
+    /// Takes `step` bytes for the pool from the one that should give them, or `least` if none has
+    /// as much to give; if its limit allows `least` of them.
     pub(crate) fn reclaim_bytes(&self, pool: &Pool, least: u64, step: u64) -> bool {
-        if !pool.has_room_for(least) {
-            return false;
-        }
+        pool.has_room_for(least)
+            && (self.reclaim_step(pool, step) || least < step && self.reclaim_step(pool, least))
+    }
+
+    fn reclaim_step(&self, pool: &Pool, step: u64) -> bool {
         let pools = self.pools.all();
         let gives = self.givers(&pools, pool, step).take(MOST_ASKED).any(|from| {
             // Who is at it already is waited for by the caller, and asked again.

@@ -148,6 +148,31 @@ fn a_slab_that_could_not_be_moved_is_asked_for_again() {
     cache.validate();
 }
 
+/// It takes more at a time than any other pool has.
+#[test]
+fn a_pool_gets_its_reserve_from_many_small_ones() {
+    for (count, reserve) in [(20, 24), (100, 24), (100, 4)] {
+        let cache = cache(64, CacheConfig::default());
+        let pools: Vec<_> =
+            (0..count).map(|i| cache.add_pool(PoolConfig::named(format!("p{i}"))).expect("new")).collect();
+        for key in 0..80_000 {
+            put(&cache, pools[key as usize % pools.len()], key, 1_000);
+        }
+        let reserve = ByteSize::mib(reserve);
+        let large = cache.add_pool(PoolConfig { reserve, ..PoolConfig::named("large") }).expect("new");
+        for key in 0..120_000 {
+            put(&cache, large, key, 1_000);
+            put(&cache, pools[key as usize % pools.len()], 80_000 + key, 1_000);
+            if key % 4_000 == 0 {
+                cache.maintain().expect("nothing is held");
+            }
+        }
+        let has = cache.pool_stats(large).expect("there").slab_bytes;
+        assert!(has + (128 << 10) >= reserve.as_u64(), "{has} of {reserve} beside {count}");
+        cache.validate();
+    }
+}
+
 /// A pool that once wanted memory got more in each round, whether it used that or not, until half
 /// of the cache, or its reserve, was free.
 #[test]

@@ -77,6 +77,23 @@ pub fn victim(stakes: &[Stake], taker: u16, step_bytes: u64) -> Option<u16> {
     gives.then_some(highest.pool)
 }
 
+/// The pool that should give to the pool `taker`, and how much: `step_bytes`, or if no pool should
+/// give as much, half of that, and so on down to `least_bytes`. So a large pool takes from many
+/// small ones, too.
+pub fn victim_and_step(
+    stakes: &[Stake],
+    taker: u16,
+    step_bytes: u64,
+    least_bytes: u64,
+) -> Option<(u16, u64)> {
+    // If nobody gives the least, nobody gives more.
+    victim(stakes, taker, least_bytes.min(step_bytes))?;
+    let halves = std::iter::successors(Some(step_bytes), |step| {
+        (*step > least_bytes).then(|| (step / 2).max(least_bytes))
+    });
+    halves.into_iter().find_map(|step| Some((victim(stakes, taker, step)?, step)))
+}
+
 /// Among the pools that want memory and may take it from others, the one that would have the lowest
 /// level with a step more.
 pub fn lowest_that_wants(stakes: &[Stake]) -> Option<Stake> {
@@ -113,17 +130,29 @@ mod tests {
         lowest_that_wants(stakes).is_some_and(|lowest| goes_first(&lowest, &stakes[usize::from(pool)]))
     }
 
-    fn take(stakes: &mut [Stake], from: u16, to: u16) {
+    fn take(stakes: &mut [Stake], from: u16, to: u16, step: u64) {
         for stake in stakes {
-            stake.bytes = stake.bytes + u64::from(stake.pool == to) - u64::from(stake.pool == from);
+            stake.bytes =
+                stake.bytes + step * u64::from(stake.pool == to) - step * u64::from(stake.pool == from);
         }
+    }
+
+    #[test]
+    fn a_pool_takes_less_at_a_time_if_nobody_has_more() {
+        let mut stakes = vec![stake(0, 0, 24, 1)];
+        stakes.extend((1..20).map(|pool| stake(pool, 3, 0, 1)));
+        assert_eq!(victim(&stakes, 0, 6), None);
+        while let Some((from, step)) = victim_and_step(&stakes, 0, 6, 1) {
+            take(&mut stakes, from, 0, step);
+        }
+        assert!((24..=26).contains(&stakes[0].bytes), "{stakes:?}");
     }
 
     #[test]
     fn a_pool_gets_its_reserve_and_its_part_of_the_rest() {
         let mut stakes = [stake(0, 20, 4, 1), stake(1, 0, 4, 3)];
         while victim(&stakes, 1, 1).is_some() {
-            take(&mut stakes, 0, 1);
+            take(&mut stakes, 0, 1, 1);
         }
         assert_eq!([stakes[0].bytes, stakes[1].bytes], [7, 13], "4 and 3 against 4 and 9");
         assert_eq!(victim(&stakes, 0, 1), None);
@@ -134,8 +163,7 @@ mod tests {
         let mut stakes = [stake(0, 20, 0, 0), stake(1, 0, 2, 0), stake(2, 0, 0, 0)];
         assert_eq!((victim(&stakes, 1, 1), victim(&stakes, 2, 1)), (Some(0), None));
         assert!(is_held_back(&stakes, 0) && is_held_back(&stakes, 2) && !is_held_back(&stakes, 1));
-        take(&mut stakes, 0, 1);
-        take(&mut stakes, 0, 1);
+        take(&mut stakes, 0, 1, 2);
         assert_eq!(victim(&stakes, 1, 1), None);
         assert!(!is_held_back(&stakes, 0));
         let weighted = [stake(0, 20, 19, 0), stake(1, 50, 0, 1)];
@@ -165,6 +193,7 @@ mod tests {
         fn levels_even_out(
             pools in prop::collection::vec((0..40_u64, 0..20_u64, 0..4_u32, any::<bool>()), 1..6),
             order in prop::collection::vec(0..6_u16, 1..200),
+            most in 1..9_u64,
         ) {
             let mut stakes: Vec<Stake> = (0..).zip(&pools)
                 .map(|(pool, (slabs, reserve, weight, wants))| Stake { wants: *wants, ..stake(pool, *slabs, *reserve, *weight) })
@@ -173,11 +202,12 @@ mod tests {
             let takers: Vec<u16> = stakes.iter().filter(|stake| stake.wants).map(|stake| stake.pool).collect();
             let mut moves = 0;
             let mut step = |stakes: &mut Vec<Stake>, taker: u16| -> bool {
-                let Some(from) = victim(stakes, taker, 1) else { return false };
+                let Some((from, step)) = victim_and_step(stakes, taker, most, 1) else { return false };
                 let before = stakes[usize::from(from)];
-                assert!(before.bytes > before.reserve_bytes, "invariant 1");
-                take(stakes, from, taker);
-                assert_ne!(victim(stakes, from, 1), Some(taker), "invariant 3");
+                assert!(before.bytes >= before.reserve_bytes + step, "invariant 1");
+                take(stakes, from, taker, step);
+                let back = victim_and_step(stakes, from, most, 1).map(|(from, _)| from);
+                assert_ne!(back, Some(taker), "invariant 3");
                 moves += 1;
                 assert!(moves <= 2_000, "it does not come to an end");
                 true
