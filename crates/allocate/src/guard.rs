@@ -392,7 +392,7 @@ fn lacks(view: &View, pool: &Pool, grant: &Grant) -> String {
     let resource = &view.resources[scarce];
     format!(
         "{} was promised {:.1} requests/s; with {} bytes it misses {:.1} % and needs {:.1} {}/s for that, and with {:.1} of all \
-         {:.1} it comes to {:.1} requests/s",
+         {:.1} it reaches {:.1} requests/s",
         pool.name,
         pool.min_request_rate,
         grant.memory,

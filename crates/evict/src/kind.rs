@@ -318,7 +318,7 @@ pub struct UnknownPolicy {
 
 impl fmt::Display for UnknownPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no eviction policy: use {}", self.text, self.expected)
+        write!(f, "`{}` is not an eviction policy: use {}", self.text, self.expected)
     }
 }
 

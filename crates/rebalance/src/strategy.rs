@@ -130,7 +130,7 @@ impl Strategy {
             "random" => Self::Random(Random::default()),
             _ => {
                 return Err(format!(
-                    "`{name}` is no rebalancing strategy: use one of {}",
+                    "`{name}` is not a rebalancing strategy: use one of {}",
                     Self::NAMES.join(", ")
                 ));
             }

@@ -321,7 +321,7 @@ fn help(w: &mut Writer<'_, '_>) {
             "DRYRUN <username> <command> [<arg> ...]",
             "    Whether the user may call the command, which is not carried out.",
             "GENPASS [<bits>]",
-            "    A password of 256 or so many bits.",
+            "    A password of 256 bits, or this many.",
             "GETUSER <username>",
             "    What is known of a user.",
             "LIST",

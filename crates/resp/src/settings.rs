@@ -191,7 +191,7 @@ impl<'c> Commands<'_, 'c> {
                 "slowlog",
                 &[
                     "GET [<count>]",
-                    "    The latest requests that took long, 10 of them by default, all for -1: number, time, microseconds,",
+                    "    The latest slow requests, 10 of them by default, all for -1: number, time, microseconds,",
                     "    arguments, address and name of the client.",
                     "LEN",
                     "    How many are kept.",

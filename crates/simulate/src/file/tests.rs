@@ -14,7 +14,7 @@ fn what_is_wrong_is_named_with_its_line_and_what_would_be_right() {
         ("memroy = \"1GiB\"\n", "f.toml:1: unknown field `memroy`"),
         ("memroy = \"1GiB\"\n", "did you mean `memory`?"),
         ("seed = 1\nmemory = \"1 parsec\"\n", "f.toml:2: `memory`: `1 parsec` is not a size in bytes"),
-        ("eviction = \"lur\"\n", "f.toml:1: `eviction`: `lur` is no eviction policy: use s3-fifo"),
+        ("eviction = \"lur\"\n", "f.toml:1: `eviction`: `lur` is not an eviction policy: use s3-fifo"),
         (
             "policies = [\"equal\",\n  \"har\"]\n[[tenant]]\nname = \"a\"\n",
             "f.toml:2: `policies`: there is no policy `har`; did you mean `hare`?",

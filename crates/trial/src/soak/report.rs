@@ -135,7 +135,7 @@ impl SoakReport {
         writeln!(
             f,
             "memory       {verdict}: resident without shared at most {} in the first quarter, {} in the last; slope {:+.0} KiB/h over \
-             the second half, {:+.0} KiB in the longest life ({} samples)",
+             the second half, {:+.0} KiB in the longest lifetime ({} samples)",
             mib(memory.first_max_bytes),
             mib(memory.last_max_bytes),
             memory.slope_bytes_per_hour / 1024.0,

@@ -57,14 +57,14 @@ impl LogMarks {
         let mut warnings = Vec::new();
         if *dropped > 0 {
             warnings.push(format!(
-                "{dropped} requests are missing, as the server that wrote this log dropped them; what comes of the others is \
-                 no sample of all (raise watch.request_log_one_in there)"
+                "{dropped} requests are missing, as the server that wrote this log dropped them; the others are \
+                 not a fair sample (raise watch.request_log_one_in there)"
             ));
         }
         if *unwritten > 0 {
             warnings.push(format!(
-                "{unwritten} requests are missing, as the server could not write them (such as on a full disk); what comes of \
-                 the others is no sample of all"
+                "{unwritten} requests are missing, as the server could not write them (such as on a full disk); the others \
+                 are not a fair sample"
             ));
         }
         if *restarts > 0 {
@@ -79,7 +79,7 @@ impl LogMarks {
                  with `# one key in`"
             )),
             Some(one_in) if *one_in > 1 => warnings.push(format!(
-                "the log has the requests for one key in {one_in}; memory that is told of it is for these keys alone, and \
+                "the log has the requests for one key in {one_in}; memory read from it is for these keys alone, and \
                  for all keys {one_in} times as much"
             )),
             _ => {}

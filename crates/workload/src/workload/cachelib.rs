@@ -235,7 +235,7 @@ impl Reader<'_> {
         } else {
             return Err(self.wrong(format!("`{sizes}` and `{weights}` do not fit each other")));
         };
-        Sizes::weighted(parts).ok_or_else(|| self.wrong(format!("`{sizes}` is no distribution")))
+        Sizes::weighted(parts).ok_or_else(|| self.wrong(format!("`{sizes}` is not a distribution")))
     }
 
     fn file_of(

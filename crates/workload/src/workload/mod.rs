@@ -292,7 +292,7 @@ impl Workload {
         seed: u64,
     ) -> Result<Self, WorkloadError> {
         let weights: Vec<f64> = plans.iter().map(|plan| plan.op_weight).collect();
-        let meaningless = |what: &str| WorkloadError::Meaningless(format!("{what} are no weights"));
+        let meaningless = |what: &str| WorkloadError::Meaningless(format!("{what} are not weights"));
         let pick = Alias::new(&weights).ok_or_else(|| meaningless("the shares of the pools"))?;
         let keys = plans.iter().map(|plan| plan.first_key + plan.keys).max().unwrap_or(0);
         let mut pools = Vec::with_capacity(plans.len());
