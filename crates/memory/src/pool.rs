@@ -316,18 +316,16 @@ impl Pool {
         self.ceiling_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Has it have no more than it has now, if it is held back.
-    pub(crate) fn lower_ceiling(&self) {
-        if self.ceiling_bytes.load(Ordering::Relaxed) != u64::MAX {
-            self.set_ceiling_bytes(self.slab_bytes());
-        }
+    /// Returns whether it may not grow as its limit allows for now.
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.ceiling_bytes.load(Ordering::Relaxed) != u64::MAX
     }
 
-    /// Allows it this many bytes more than it has, if it is held back from them for now.
+    /// Allows it at least this many bytes more than it has, though it is held back.
     pub(crate) fn raise_ceiling(&self, bytes: u64) {
-        let has = self.slab_bytes();
-        if bytes > 0 && self.ceiling_bytes.load(Ordering::Relaxed) < has + bytes {
-            self.ceiling_bytes.fetch_max(has + bytes, Ordering::Relaxed);
+        // What it is about to give is not to come back, if nothing is idle.
+        if bytes > 0 {
+            self.ceiling_bytes.fetch_max(self.slab_bytes() + bytes, Ordering::Relaxed);
         }
     }
 

@@ -270,7 +270,9 @@ impl Core {
             }
             let bytes = self.release_vacant_over_reserve(from, step - given);
             if bytes > 0 {
-                from.lower_ceiling();
+                if from.is_held_back() {
+                    from.set_ceiling_bytes(from.slab_bytes());
+                }
                 from.slabs_reclaimed.fetch_add(1, Ordering::Relaxed);
                 note_given(stakes, from.number, receiver.number, bytes);
                 taken.push(Reclaimed { victim: from.id(), receiver: receiver.id(), bytes });

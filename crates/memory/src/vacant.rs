@@ -289,12 +289,17 @@ impl Core {
                 |(run, used): &&(Run, u32)| *used == 0 || self.held_in(*run, run.chunks(class.info), 1) == 0;
             let Some((run, used)) = runs.iter().find(is_free) else { break };
             let copied = u64::from(*used) * u64::from(class.info.chunk_bytes);
-            let payer = payer.filter(|_| copied > 0);
-            let turn = payer.map(|payer| payer.turn_to_move(copied));
-            if turn == Some(None) || !self.release_run(pool, class, *run, taking) {
+            let paid = match payer.filter(|_| copied > 0) {
+                None => None,
+                Some(payer) => {
+                    let Some(turn) = payer.turn_to_move(copied) else { break };
+                    Some((payer, turn))
+                }
+            };
+            if !self.release_run(pool, class, *run, taking) {
                 break;
             }
-            if let (Some(payer), Some(turn)) = (payer, turn.flatten()) {
+            if let Some((payer, turn)) = paid {
                 payer.note_move(turn);
             }
             pool.slabs_moved.fetch_add(1, Ordering::Relaxed);

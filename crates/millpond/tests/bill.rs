@@ -68,7 +68,6 @@ impl Cell {
         let pool = |number: usize| PoolConfig {
             policy: self.policy,
             classes: self.classes.clone(),
-            weight: 1,
             ..PoolConfig::named(format!("tenant {number}"))
         };
         let pools: Vec<_> =
@@ -222,7 +221,7 @@ fn values_of_very_different_sizes_leave_few_chunks_free() {
 
 fn small_cache_of_many_pools(policy: PolicyKind) -> (Cache, Vec<millpond::PoolId>) {
     let cache = small_cache(8);
-    let pool = |number| PoolConfig { policy, weight: 1, ..PoolConfig::named(format!("p{number}")) };
+    let pool = |number| PoolConfig { policy, ..PoolConfig::named(format!("p{number}")) };
     let pools = (0..40).map(|number| cache.add_pool(pool(number)).expect("a pool")).collect();
     (cache, pools)
 }
@@ -261,7 +260,7 @@ fn a_policy_whose_size_classes_leave_no_room_is_refused() {
 #[test]
 fn a_change_of_policy_keeps_to_the_limit_at_once() {
     let cache = small_cache(16);
-    let pool = |number| PoolConfig { weight: 1, ..PoolConfig::named(format!("p{number}")) };
+    let pool = |number| PoolConfig::named(format!("p{number}"));
     let pools: Vec<_> = (0..100).map(|number| cache.add_pool(pool(number)).expect("a pool")).collect();
     let mut rng = seeded(3);
     for _ in 0..30_000 {

@@ -36,7 +36,7 @@ fn play(mib: u64, tenants: usize, policy: PolicyKind, phases: &[(f64, f64)], put
         ..CacheConfig::default()
     };
     let cache = Cache::new(config).expect("a cache");
-    let pool = |number| PoolConfig { policy, weight: 1, ..PoolConfig::named(format!("tenant {number}")) };
+    let pool = |number| PoolConfig { policy, ..PoolConfig::named(format!("tenant {number}")) };
     let pools: Vec<_> = (0..tenants).map(|number| cache.add_pool(pool(number)).expect("a pool")).collect();
     let mut rng = seeded(7);
     let mut played = Played { refused: Vec::new(), least: f64::MAX, beyond: 0 };
@@ -100,7 +100,7 @@ fn classes_leave_and_come_back_while_threads_use_them() {
             ..CacheConfig::default()
         };
         let cache = Cache::new(config).expect("a cache");
-        let pool = |number| PoolConfig { policy, weight: 1, ..PoolConfig::named(format!("p{number}")) };
+        let pool = |number| PoolConfig { policy, ..PoolConfig::named(format!("p{number}")) };
         let pools: Vec<_> = (0..60).map(|number| cache.add_pool(pool(number)).expect("a pool")).collect();
         let work = |thread: u64| {
             let (cache, pools, clock) = (cache.clone(), pools.clone(), clock.clone());

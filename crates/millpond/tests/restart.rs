@@ -419,7 +419,7 @@ fn another_policy_takes_over_as_many_size_classes_as_leave_room() {
             ..CacheConfig::default()
         };
         let cache = Cache::new(config).expect("a cache");
-        let pool = |number| PoolConfig { policy, weight: 1, ..PoolConfig::named(format!("p{number}")) };
+        let pool = |number| PoolConfig { policy, ..PoolConfig::named(format!("p{number}")) };
         let pools: Vec<_> = (0..40).map(|number| cache.add_pool(pool(number)).expect("a pool")).collect();
         (cache, pools)
     };

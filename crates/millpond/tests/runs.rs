@@ -12,6 +12,20 @@ fn pools(cache: &Cache, count: usize) -> Vec<PoolId> {
     (0..count).map(|i| cache.add_pool(PoolConfig::named(format!("p{i}"))).expect("a new name")).collect()
 }
 
+fn put(cache: &Cache, pool: PoolId, key: u32, len: usize) {
+    let item = cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default());
+    cache.put(item.expect("memory"));
+}
+
+fn remove(cache: &Cache, pool: PoolId, key: u32) {
+    assert!(cache.keys(pool).remove(&key.to_le_bytes()), "{key} is there");
+}
+
+/// The evictions of each pool.
+fn evictions(cache: &Cache) -> Vec<u64> {
+    cache.stats().pools.iter().map(|pool| pool.sum(|class| class.evictions)).collect()
+}
+
 /// Puts `values` values of 10 to `most` bytes, as many of each order of magnitude, into each pool.
 fn fill(cache: &Cache, pools: &[PoolId], values: u32, most: f64) -> u64 {
     let mut rng = seeded(7);
@@ -179,13 +193,9 @@ fn memory_is_not_lowered_below_what_the_index_has_grown_to() {
 fn a_size_that_comes_late_gets_its_share() {
     let cache = cache(ByteSize::mib(96));
     let pool = cache.add_pool(PoolConfig::named("late")).expect("a pool");
-    let put = |key: u32, len: usize| {
-        let item = cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default());
-        cache.put(item.expect("memory"));
-    };
-    put(0, 100);
-    (1..40_000).for_each(|key| put(key, 4_000));
-    (40_000..100_000).for_each(|key| put(key, 100));
+    put(&cache, pool, 0, 100);
+    (1..40_000).for_each(|key| put(&cache, pool, key, 4_000));
+    (40_000..100_000).for_each(|key| put(&cache, pool, key, 100));
     let stats = cache.stats();
     let classes = stats.pools[0].classes.iter();
     let small: u64 = classes.filter(|class| class.chunk_bytes < 200).map(|class| class.bytes).sum();
@@ -230,19 +240,13 @@ fn memory_of_removed_items_serves_other_sizes_before_an_eviction() {
         let pools: Vec<PoolId> =
             (0..count).map(|i| cache.add_pool(config(&i.to_string())).expect("new")).collect();
         let (first, last) = (pools[0], pools[count - 1]);
-        let put = |pool, key: u32, len: usize| {
-            let item = cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default());
-            cache.put(item.expect("memory"));
-        };
-        (0..350_000).for_each(|key| put(first, key, 100));
-        (0..350_000_u32).for_each(|key| assert!(cache.keys(first).remove(&key.to_le_bytes())));
-        (0..30_000).for_each(|key| put(last, key, 3_000));
+        (0..350_000).for_each(|key| put(&cache, first, key, 100));
+        (0..350_000_u32).for_each(|key| remove(&cache, first, key));
+        (0..30_000).for_each(|key| put(&cache, last, key, 3_000));
         // And back.
-        (0..30_000_u32).for_each(|key| assert!(cache.keys(last).remove(&key.to_le_bytes()), "{key}"));
-        (0..350_000).for_each(|key| put(last, key, 100));
-        let stats = cache.stats();
-        let evictions: u64 = stats.pools.iter().map(|pool| pool.sum(|class| class.evictions)).sum();
-        assert_eq!(evictions, 0, "with {count} pools and {policy:?}");
+        (0..30_000_u32).for_each(|key| remove(&cache, last, key));
+        (0..350_000).for_each(|key| put(&cache, last, key, 100));
+        assert_eq!(evictions(&cache), vec![0; count], "with {count} pools and {policy:?}");
         assert!(cache.ledger().total() <= 128 << 20);
         cache.validate();
     }
@@ -259,8 +263,7 @@ fn memory_of_removed_items_of_many_small_pools_serves_other_sizes() {
             for key in 0..keys {
                 for pool in &pools {
                     let len = 10_f64.powf(rng.random_range(least.log10()..most.log10())) as usize;
-                    let item = cache.allocate(*pool, &key.to_le_bytes(), len, &ItemOptions::default());
-                    cache.put(item.expect("memory"));
+                    put(&cache, *pool, key, len);
                 }
             }
         };
@@ -278,8 +281,7 @@ fn memory_of_removed_items_of_many_small_pools_serves_other_sizes() {
         put_all(14, 2e3, 3e4);
         remove_all(14);
         put_all(1_000, 20.0, 300.0);
-        let evictions: u64 = cache.stats().pools.iter().map(|pool| pool.sum(|class| class.evictions)).sum();
-        assert_eq!(evictions, 0, "seed {seed}");
+        assert_eq!(evictions(&cache), vec![0; pools.len()], "seed {seed}");
         assert!(cache.ledger().total() <= 32 << 20);
         cache.validate();
     }
@@ -294,14 +296,10 @@ fn vacant_memory_of_a_reserve_is_for_its_pool() {
         let other = cache.add_pool(PoolConfig::named("other")).expect("new");
         let reserve = ByteSize::mib(24);
         let pool = cache.add_pool(PoolConfig { reserve, ..PoolConfig::named("p") }).expect("new");
-        let put = |pool, key: u32, len: usize| {
-            let item = cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default());
-            cache.put(item.expect("memory"));
-        };
         let evictions = |pool| cache.pool_stats(pool).expect("there").sum(|class| class.evictions);
-        (0..100_000).for_each(|key| put(pool, key, 100));
-        (0..50_000).for_each(|key| put(other, key, 1_000));
-        (0..100_000_u32).for_each(|key| assert!(cache.keys(pool).remove(&key.to_le_bytes())));
+        (0..100_000).for_each(|key| put(&cache, pool, key, 100));
+        (0..50_000).for_each(|key| put(&cache, other, key, 1_000));
+        (0..100_000_u32).for_each(|key| remove(&cache, pool, key));
         cache.maintain().expect("there is memory");
         let (before, of_other) = (evictions(pool), evictions(other));
         let mut next = 50_000;
@@ -309,9 +307,9 @@ fn vacant_memory_of_a_reserve_is_for_its_pool() {
             if key % rounds == 0 {
                 cache.maintain().expect("there is memory");
             }
-            put(pool, 1_000_000 + key, 3_000);
+            put(&cache, pool, 1_000_000 + key, 3_000);
             for _ in 0..neighbours {
-                put(other, next, 1_000);
+                put(&cache, other, next, 1_000);
                 next += 1;
             }
         }
@@ -323,53 +321,28 @@ fn vacant_memory_of_a_reserve_is_for_its_pool() {
     }
 }
 
-/// Pools of which each item is put by its number, and their evictions.
-struct Pools<'c> {
-    cache: &'c Cache,
-    pools: Vec<PoolId>,
-}
-
-impl<'c> Pools<'c> {
-    fn new(cache: &'c Cache, count: usize) -> Self {
-        Self { cache, pools: pools(cache, count) }
-    }
-
-    fn put(&self, pool: usize, key: u32, len: usize) {
-        let item = self.cache.allocate(self.pools[pool], &key.to_le_bytes(), len, &ItemOptions::default());
-        self.cache.put(item.expect("memory"));
-    }
-
-    fn remove(&self, pool: usize, key: u32) {
-        assert!(self.cache.keys(self.pools[pool]).remove(&key.to_le_bytes()));
-    }
-
-    fn evictions(&self) -> Vec<u64> {
-        self.cache.stats().pools.iter().map(|pool| pool.sum(|class| class.evictions)).collect()
-    }
-}
-
 /// Copies for another pool were limited by what the idle pool had inserted: nothing.
 #[test]
 fn an_idle_pool_gives_its_vacant_memory_though_items_remain_in_each_run() {
     for kept in [8, 20] {
         let cache = cache(ByteSize::mib(64));
-        let pools = Pools::new(&cache, 2);
+        let pools = pools(&cache, 2);
         let mut rng = seeded(99);
         for round in 0..3 {
             let (mut key, mut bytes) = (0, 0);
             while bytes < 45_000_000 {
                 let len = 20.0 * rng.random_range(1.0..10.0_f64).powi(3);
-                pools.put(0, key, len as usize);
+                put(&cache, pools[0], key, len as usize);
                 bytes += len as u64 + 60;
                 key += 1;
             }
-            (0..key).filter(|key| key % kept != 0).for_each(|key| pools.remove(0, key));
+            (0..key).filter(|key| key % kept != 0).for_each(|key| remove(&cache, pools[0], key));
             cache.maintain().expect("there is memory");
-            (0..38_000).for_each(|key| pools.put(1, key, 1_000));
-            assert_eq!(pools.evictions(), [0, 0], "round {round}, 1 of {kept} kept");
+            (0..38_000).for_each(|key| put(&cache, pools[1], key, 1_000));
+            assert_eq!(evictions(&cache), [0, 0], "round {round}, 1 of {kept} kept");
             cache.validate();
-            (0..38_000).for_each(|key| pools.remove(1, key));
-            (0..key).filter(|key| key % kept == 0).for_each(|key| pools.remove(0, key));
+            (0..38_000).for_each(|key| remove(&cache, pools[1], key));
+            (0..key).filter(|key| key % kept == 0).for_each(|key| remove(&cache, pools[0], key));
             cache.maintain().expect("there is memory");
         }
     }
@@ -378,17 +351,17 @@ fn an_idle_pool_gives_its_vacant_memory_though_items_remain_in_each_run() {
 #[test]
 fn a_lower_limit_takes_vacant_memory_before_items() {
     let cache = cache(ByteSize::mib(64));
-    let pools = Pools::new(&cache, 1);
-    (0..30_000).for_each(|key| pools.put(0, key, 1_000));
-    (50_000..56_500).for_each(|key| pools.put(0, key, 3_000));
-    (50_000..56_500).for_each(|key| pools.remove(0, key));
+    let pools = pools(&cache, 1);
+    (0..30_000).for_each(|key| put(&cache, pools[0], key, 1_000));
+    (50_000..56_500).for_each(|key| put(&cache, pools[0], key, 3_000));
+    (50_000..56_500).for_each(|key| remove(&cache, pools[0], key));
     cache.maintain().expect("there is memory");
-    cache.set_pool_limit_lazily(pools.pools[0], Some(ByteSize::mib(44))).expect("there is such a pool");
+    cache.set_pool_limit_lazily(pools[0], Some(ByteSize::mib(44))).expect("there is such a pool");
     for _ in 0..10 {
         cache.maintain().expect("nothing is held");
     }
     assert!(cache.stats().pools[0].slab_bytes <= ByteSize::mib(44).as_u64());
-    assert_eq!(pools.evictions(), [0]);
+    assert_eq!(evictions(&cache), [0]);
     cache.validate();
 }
 
@@ -397,21 +370,21 @@ fn a_lower_limit_takes_vacant_memory_before_items() {
 fn vacant_memory_of_one_pool_goes_before_items_of_another() {
     for is_lowered in [false, true] {
         let cache = cache(ByteSize::mib(64));
-        let pools = Pools::new(&cache, 3);
-        (0..28_000).for_each(|key| pools.put(0, key, 1_000));
-        (0..6_500).for_each(|key| pools.put(1, key, 3_000));
+        let pools = pools(&cache, 3);
+        (0..28_000).for_each(|key| put(&cache, pools[0], key, 1_000));
+        (0..6_500).for_each(|key| put(&cache, pools[1], key, 3_000));
         // The third one wants memory, if there is none for it.
         let wanting = if is_lowered { 1_000 } else { 20_000 };
-        (0..wanting).for_each(|key| pools.put(2, key, 1_000));
-        let before = pools.evictions();
+        (0..wanting).for_each(|key| put(&cache, pools[2], key, 1_000));
+        let before = evictions(&cache);
         assert_eq!(before[..2], [0, 0]);
         assert_eq!(before[2] > 0, !is_lowered);
-        (0..6_500).for_each(|key| pools.remove(1, key));
+        (0..6_500).for_each(|key| remove(&cache, pools[1], key));
         if is_lowered {
             cache.set_memory(ByteSize::mib(48)).expect("nothing is held");
         }
         cache.maintain().expect("nothing is held");
-        assert_eq!(pools.evictions(), before, "lowered: {is_lowered}");
+        assert_eq!(evictions(&cache), before, "lowered: {is_lowered}");
         cache.validate();
     }
 }
@@ -421,17 +394,13 @@ fn vacant_memory_of_one_pool_goes_before_items_of_another() {
 fn memory_of_removed_large_items_serves_small_ones() {
     let cache = cache(ByteSize::mib(64));
     let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
-    let put = |key: u32, len: usize| {
-        let item = cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default());
-        cache.put(item.expect("memory"));
-    };
     let sizes = [2_000_000, 1_390_000, 1_040_000, 830_000, 690_000, 590_000, 520_000, 460_000];
     for (key, len) in (0..).step_by(10).zip(sizes) {
-        (key..key + 5).for_each(|key| put(key, len));
+        (key..key + 5).for_each(|key| put(&cache, pool, key, len));
         (key..key + 4).for_each(|key: u32| assert!(cache.remove(&key.to_le_bytes())));
     }
     cache.maintain().expect("there is memory");
-    (1_000..43_000).for_each(|key| put(key, 1_000));
+    (1_000..43_000).for_each(|key| put(&cache, pool, key, 1_000));
     assert_eq!(cache.stats().pools[0].sum(|class| class.evictions), 0);
     cache.validate();
 }

@@ -472,7 +472,7 @@ fn a_pool_that_cannot_give_is_passed_over_by_an_allocation() {
     for (is_held, len) in [(false, 200_000), (true, 20_000), (true, 200_000)] {
         let cache = cache(16, CacheConfig::default());
         let pool = |name: &str, lifecycle: Option<Arc<dyn Lifecycle>>| {
-            cache.add_pool(PoolConfig { weight: 1, lifecycle, ..PoolConfig::named(name) }).expect("new")
+            cache.add_pool(PoolConfig { lifecycle, ..PoolConfig::named(name) }).expect("new")
         };
         let keeps: Option<Arc<dyn Lifecycle>> = if is_held { None } else { Some(Arc::new(Keeps)) };
         let (first, second, third) = (pool("first", keeps), pool("second", None), pool("third", None));

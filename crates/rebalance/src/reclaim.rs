@@ -88,10 +88,10 @@ pub fn victim_and_step(
 ) -> Option<(u16, u64)> {
     // If nobody gives the least, nobody gives more.
     victim(stakes, taker, least_bytes.min(step_bytes))?;
-    let halves = std::iter::successors(Some(step_bytes), |step| {
+    let mut halves = std::iter::successors(Some(step_bytes), |step| {
         (*step > least_bytes).then(|| (step / 2).max(least_bytes))
     });
-    halves.into_iter().find_map(|step| Some((victim(stakes, taker, step)?, step)))
+    halves.find_map(|step| Some((victim(stakes, taker, step)?, step)))
 }
 
 /// Among the pools that want memory and may take it from others, the one that would have the lowest

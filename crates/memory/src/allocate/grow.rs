@@ -94,8 +94,10 @@ impl Core {
         }
         let info = inner.chunks.info();
         let least = least_units(info.chunk_bytes);
-        // Whoever the idle memory was freed for.
-        pool.raise_ceiling(self.idle_bytes());
+        if pool.is_held_back() {
+            // Whoever the idle memory was freed for.
+            pool.raise_ceiling(self.idle_bytes());
+        }
         let free = self.free_for_runs();
         let wanted = units_to_grow(info.chunk_bytes, inner.chunks.bytes(), free.min(pool.room_bytes()));
         let mut units = wanted;
