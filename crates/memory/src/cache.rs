@@ -97,6 +97,7 @@ pub(crate) struct Core {
     pub(crate) touched: Touched,
     pub(crate) rebalance_turn: Turn,
     pub(crate) tune_turn: Turn,
+    pub(crate) flush_turn: Turn,
     /// Pools that are being removed.
     pub(crate) removals: AtomicU64,
     /// True if a pool has wanted a slab in vain, or was held back for another one, since memory was
@@ -260,6 +261,7 @@ impl Cache {
                 touched: Touched::default(),
                 rebalance_turn: Turn::default(),
                 tune_turn: Turn::default(),
+                flush_turn: Turn::default(),
                 removals: AtomicU64::new(0),
                 is_short: AtomicBool::new(false),
                 removed_with_pools: AtomicU64::new(0),

@@ -1,9 +1,9 @@
 //! Key spaces: which keys are the same key, and what was flushed.
 //!
 //! A flush costs nothing but a time stamp: items made before it count as gone, and leave when they
-//! are met or evicted. Times are whole seconds, so a flush lends the key space a clock that is
-//! ahead by enough to tell before from after: items made later in the same second are stamped with
-//! the next one.
+//! are met or evicted, or in the next rounds of maintenance (`flushed`). Times are whole seconds,
+//! so a flush lends the key space a clock that is ahead by enough to tell before from after: items
+//! made later in the same second are stamped with the next one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -105,6 +105,15 @@ impl Keyspace {
     #[inline]
     pub(crate) fn may_be_flushed(&self) -> bool {
         self.may_be_flushed.load(Ordering::Acquire)
+    }
+
+    /// Returns the Unix second of which all items made before are flushed. 0: none are.
+    pub(crate) fn flushed_until(&self, now: impl Fn() -> u32) -> u64 {
+        if !self.may_be_flushed() {
+            return 0;
+        }
+        self.fire(now);
+        self.flushed_before().load(Ordering::Acquire)
     }
 
     fn note_flush(&self) {

@@ -24,6 +24,7 @@ mod class;
 mod config;
 mod error;
 mod find;
+mod flushed;
 mod handle;
 mod idle;
 mod insert;

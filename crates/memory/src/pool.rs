@@ -21,7 +21,7 @@ use crate::slot::{Retired, Slot};
 use crate::stats::ClassStats;
 use crate::strategy::{Rebalancer, Strategy, VictimRule};
 use crate::tune::{LeavingClass, Tuner};
-use crate::upkeep::Upkeep;
+use crate::upkeep::{FlushWalk, Upkeep};
 use crate::watch::{Curves, PoolHeat};
 
 /// For how long a pool that could not give memory is asked after the others, in seconds.
@@ -72,6 +72,7 @@ pub(crate) struct Pool {
     classes: Classes,
     /// Its marks of what is due.
     pub(crate) upkeep: Arc<Upkeep>,
+    pub(crate) flushed: FlushWalk,
     /// Held while slabs are taken away from the pool's classes.
     pub(crate) resizing: Mutex<()>,
     /// Number of slabs that allocations have moved between classes, and the bytes that had been
@@ -134,6 +135,7 @@ impl Pool {
             ceiling_bytes: AtomicU64::new(u64::MAX),
             classes,
             upkeep,
+            flushed: FlushWalk::default(),
             resizing: Mutex::new(()),
             moves: Mutex::new((0, 0)),
             rebalancer: Mutex::new(rebalancer),

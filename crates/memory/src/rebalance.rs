@@ -17,6 +17,7 @@ use crate::pools::PoolId;
 use crate::release::{Amount, MOVE_WAITS, Taking, Why};
 use crate::stats::ClassStats;
 use crate::strategy::{ClassView, Counts, Move, PoolView, Strategy};
+use crate::upkeep::BYTES_PER_ROUND;
 
 /// A class as strategies see it. Projected ages are those with one slab less, where the policy
 /// knows.
@@ -73,7 +74,7 @@ impl Cache {
     fn rebalance_those(&self, which: impl Fn(&Pool) -> bool) -> Vec<(PoolId, Move)> {
         let (mut moved, mut taking) = (Vec::new(), Taking::new(Why::Moved, MOVE_WAITS));
         let core = self.core();
-        core.rebalance_turn.go_round(&core.pools.all(), |pool| {
+        core.rebalance_turn.go_round(&core.pools.all(), BYTES_PER_ROUND, |pool| {
             if !which(pool) {
                 return 0;
             }

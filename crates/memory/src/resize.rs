@@ -138,20 +138,22 @@ impl Cache {
         Err(Error::new(ErrorKind::Config, context))
     }
 
-    /// Does what should be done about once a second: takes expired items out ([`Self::reap`]), ages
-    /// curves ([`Self::set_curve`]), converts the classes of pools whose policy was changed
-    /// ([`Self::set_pool_policy_lazily`]), has chunk sizes follow items ([`Self::tune_classes`]),
-    /// lets classes trade slabs ([`Self::rebalance`], in pools that were in use in the last 16
-    /// rounds) and pools limits ([`Self::optimize`], if it was asked for), brings pools to their
-    /// limits ([`Self::resize_pools`]) and their memory to those that want it ([`Self::reclaim`]),
-    /// and gives slabs back if more than the limit is spent, as when an embedder has charged
-    /// buffers to the ledger of a full cache. Costs some ten nanoseconds for each pool that has
-    /// nothing to do. Slow work that can wait is for another thread: [`Self::touch_ahead`].
+    /// Does what should be done about once a second: takes expired items out ([`Self::reap`]) and
+    /// flushed ones, of up to 256 MiB, ages curves ([`Self::set_curve`]), converts the classes of
+    /// pools whose policy was changed ([`Self::set_pool_policy_lazily`]), has chunk sizes follow
+    /// items ([`Self::tune_classes`]), lets classes trade slabs ([`Self::rebalance`], in pools that
+    /// were in use in the last 16 rounds) and pools limits ([`Self::optimize`], if it was asked
+    /// for), brings pools to their limits ([`Self::resize_pools`]) and their memory to those that
+    /// want it ([`Self::reclaim`]), and gives slabs back if more than the limit is spent, as when
+    /// an embedder has charged buffers to the ledger of a full cache. Costs some ten nanoseconds
+    /// for each pool that has nothing to do. Slow work that can wait is for another thread:
+    /// [`Self::touch_ahead`].
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] where held items keep too many slabs.
     pub fn maintain(&self) -> Result<(), Error> {
         self.reap();
+        self.core().take_out_flushed();
         self.core().tend_curves();
         self.go_on_removing();
         self.core().convert_where_due();

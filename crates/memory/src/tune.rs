@@ -167,7 +167,7 @@ impl Cache {
     pub(crate) fn tune(&self) {
         let core = self.core();
         let mut taking = Taking::new(Why::Moved, MOVE_WAITS);
-        core.tune_turn.go_round(&core.pools.all(), |pool| {
+        core.tune_turn.go_round(&core.pools.all(), crate::upkeep::BYTES_PER_ROUND, |pool| {
             if !pool.upkeep.take_tuning() {
                 return 0;
             }

@@ -12,30 +12,32 @@
 //!    is set before that of its pool, and a round takes the pool's before it looks at the classes:
 //!    what is said meanwhile is for the next round.
 
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 use crate::pool::Pool;
 use crate::pools::AllPools;
 use crate::vacant::count::{Sum, Vain};
 
-/// Memory that a round over all pools moves, in bytes: a round that has moved this much stops, and
-/// the next one goes on from there.
-const BYTES_PER_ROUND: u64 = 64 << 20;
+/// Memory that a round over all pools moves between classes, in bytes.
+pub(crate) const BYTES_PER_ROUND: u64 = 64 << 20;
 
 /// The pool at which the next round over all pools begins.
 #[derive(Default)]
 pub(crate) struct Turn(AtomicU16);
 
 impl Turn {
-    /// Visits the pools in turn, until what the visits moved, in bytes, totals [`BYTES_PER_ROUND`].
-    pub(crate) fn go_round(&self, pools: &AllPools<'_>, mut visit: impl FnMut(&Pool) -> u64) {
-        let mut moved = 0;
+    /// Visits the pools in turn, until what the visits did, in bytes, totals `most`: the next round
+    /// goes on from there.
+    pub(crate) fn go_round(&self, pools: &AllPools<'_>, most: u64, mut visit: impl FnMut(&Pool) -> u64) {
+        let mut done = 0;
         for pool in pools.iter_from(self.0.load(Ordering::Relaxed)).filter(|pool| !pool.is_leaving()) {
-            if moved >= BYTES_PER_ROUND {
+            if done >= most {
                 self.0.store(pool.number, Ordering::Relaxed);
                 return;
             }
-            moved += visit(pool);
+            done += visit(pool);
         }
     }
 }
@@ -62,6 +64,24 @@ pub(crate) struct Upkeep {
     pub(crate) vacant: Sum,
     /// Looks for vacant memory that were in vain.
     pub(crate) vain: Vain,
+}
+
+/// The walk over a pool for the sake of a flush.
+#[derive(Default)]
+pub(crate) struct FlushWalk {
+    /// All items made before that Unix second were walked over: see [`crate::keyspace`].
+    pub(crate) done: AtomicU64,
+    pub(crate) place: Mutex<Place>,
+}
+
+/// The place of such a walk.
+#[derive(Default)]
+pub(crate) struct Place {
+    /// The flush that the walk is for. 0: none is under way.
+    pub(crate) before: u64,
+    pub(crate) class: u8,
+    /// The next chunk, by its number within the class.
+    pub(crate) chunk: u32,
 }
 
 /// The work of a round of maintenance for a pool.
@@ -219,7 +239,7 @@ mod tests {
         let (core, turn) = (cache.core(), Turn::default());
         let round = |moves: u64| {
             let mut visited = Vec::new();
-            turn.go_round(&core.pools.all(), |pool| {
+            turn.go_round(&core.pools.all(), BYTES_PER_ROUND, |pool| {
                 visited.push(pool.number);
                 moves
             });

@@ -215,3 +215,65 @@ fn counters_grow_while_classes_leave() {
     looks.expect("a thread").join().expect("counters grow");
     assert!(cache.pool_stats(pool).expect("it is there").past.inserts > 100_000, "no class has left");
 }
+
+/// While four threads store, find, hold and remove, a fifth flushes and maintains the cache: a find
+/// returns what its thread stored last, or nothing, and a flush at the end leaves no item there.
+#[test]
+fn flushes_take_nothing_that_was_stored_since() {
+    let config = CacheConfig { memory: ByteSize::mib(24), huge_pages: false, ..CacheConfig::default() };
+    let cache = Cache::new(config).expect("a cache");
+    let pools = ["flushed", "beside"].map(|name| cache.add_pool(PoolConfig::named(name)).expect("new"));
+    let is_over = AtomicBool::new(false);
+    let write = &|thread: u32| {
+        let mut rng = seeded(u64::from(thread));
+        let mut last = vec![None; 2_000];
+        let mut held = std::collections::VecDeque::new();
+        while !is_over.load(Ordering::Relaxed) {
+            let number = rng.random_range(0..last.len());
+            let (pool, key) = (pools[number % 2], (thread << 16 | number as u32).to_le_bytes());
+            match rng.random_range(0..8) {
+                0..4 => {
+                    let fill: u8 = rng.random();
+                    let len = rng.random_range(1..3_000);
+                    let mut item = cache.allocate(pool, &key, len, &ItemOptions::default()).expect("memory");
+                    item.value_mut().fill(fill);
+                    cache.put(item);
+                    last[number] = Some((len, fill));
+                }
+                4 => {
+                    cache.keys(pool).remove(&key);
+                    last[number] = None;
+                }
+                _ => {
+                    let Some(item) = cache.keys(pool).find(&key) else { continue };
+                    let (len, fill) = last[number].expect("nobody removed it");
+                    assert!(item.len() == len && item.iter().all(|byte| *byte == fill), "{number}");
+                    held.push_back((item, fill));
+                }
+            }
+            if held.len() > 20 {
+                let (item, fill) = held.pop_front().expect("there is one");
+                assert!(item.iter().all(|byte| *byte == fill), "what is held does not change");
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..4).for_each(|thread| {
+            scope.spawn(move || write(thread));
+        });
+        for round in 0..400 {
+            if round % 3 == 0 {
+                cache.keys(pools[0]).flush();
+            }
+            cache.maintain().expect("20 items a thread are held");
+            base::thread::sleep(Duration::from_millis(2));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let items = |pool| cache.pool_stats(pool).expect("it is there").sum(|class| class.items);
+    assert!(items(pools[1]) > 1_000, "another key space was flushed");
+    cache.keys(pools[0]).flush();
+    cache.maintain().expect("nothing is held");
+    assert_eq!(items(pools[0]), 0);
+    cache.validate();
+}

@@ -429,3 +429,43 @@ fn threads_that_fill_an_empty_cache_at_once_evict_nothing() {
         cache.validate();
     }
 }
+
+/// Flushed items make room for others once the cache is maintained, and items that were made since
+/// stay, in each key space and whether they are held or not.
+#[test]
+fn memory_of_flushed_items_serves_other_pools_before_an_eviction() {
+    for (policy, keys) in [(S3_FIFO, 280_000), (LRU, 280_000), (S3_FIFO, 900_000)] {
+        // Also more than a round walks over.
+        let cache = cache(ByteSize::mib(if keys > 300_000 { 400 } else { 128 }));
+        let config = |name: &str| PoolConfig { policy, ..PoolConfig::named(name) };
+        let [flushed, other] = ["flushed", "other"].map(|name| cache.add_pool(config(name)).expect("new"));
+        (0..keys).for_each(|key| put(&cache, flushed, key, 300));
+        (0..100).for_each(|key| put(&cache, other, keys + key, 300));
+        let held = cache.keys(flushed).find(&0_u32.to_le_bytes()).expect("it is there");
+        cache.keys(flushed).flush();
+        (keys - 100..keys).for_each(|key| put(&cache, flushed, key, 300));
+        for _ in 0..3 {
+            cache.maintain().expect("nothing is over its limit");
+        }
+        assert_eq!(held.value(), [0; 300]);
+        let counts = || {
+            let stats = cache.pool_stats(flushed).expect("it is there");
+            [stats.sum(|class| class.items), stats.sum(|class| class.flushed)]
+        };
+        let [left, gone] = counts();
+        assert!((101..=102).contains(&left), "{left} items of {keys} are left, {policy:?}");
+        // 100 were replaced.
+        assert_eq!(left + gone, u64::from(keys), "{policy:?}");
+        (0..keys / 10).for_each(|key| put(&cache, other, key, 2_800));
+        assert_eq!(evictions(&cache), [0, 0], "{policy:?}");
+        let is_there = |pool, key: u32| cache.keys(pool).find(&key.to_le_bytes()).is_some();
+        assert!((keys - 100..keys).all(|key| is_there(flushed, key)), "{policy:?}");
+        assert!((keys..keys + 100).all(|key| is_there(other, key)), "{policy:?}");
+        drop(held);
+        // A flush for later is one, and a second one as well.
+        cache.keys(flushed).flush();
+        cache.maintain().expect("nothing is over its limit");
+        assert_eq!(counts(), [0, u64::from(keys)], "{policy:?}");
+        cache.validate();
+    }
+}

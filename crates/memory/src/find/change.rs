@@ -163,7 +163,7 @@ impl<'c> Keys<'c> {
     }
 
     /// Lets everything in this key space count as gone, at once. Takes no time: items leave when
-    /// they are met or evicted.
+    /// they are met or evicted, or are taken out by [`crate::Cache::maintain`].
     pub fn flush(self) {
         let core = self.cache.core();
         core.while_there(self.pool, || self.space().flush(core.now()));
