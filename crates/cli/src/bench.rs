@@ -6,8 +6,8 @@ use ::bench::command::replay::{self, ReplayArgs};
 use ::bench::command::run::{self, RunArgs};
 use ::bench::command::slack::{self, SlackArgs};
 use clap::Subcommand;
+use trial::command::attack::{self, AttackArgs};
 use trial::command::check::{self, CheckArgs};
-use trial::command::siege::{self, SiegeArgs};
 use trial::command::soak::{self, SoakArgs};
 
 /// Measures and checks caches: load, trace replay, consistency, sample traces.
@@ -30,7 +30,8 @@ pub(crate) enum BenchCommand {
     Soak(SoakArgs),
     /// Attack a server of our own in every way that clients have, and show the effect on another
     /// tenant
-    Siege(SiegeArgs),
+    #[command(alias = "siege")]
+    Attack(AttackArgs),
     /// Generate a sample trace from published statistics of Twitter's caches
     Generate(GenerateArgs),
 }
@@ -41,7 +42,7 @@ impl BenchCommand {
     pub(crate) fn only_prints(&self) -> bool {
         match self {
             Self::Replay(_) | Self::Slack(_) | Self::Curve(_) | Self::Generate(_) => true,
-            Self::Run(_) | Self::Check(_) | Self::Soak(_) | Self::Siege(_) => false,
+            Self::Run(_) | Self::Check(_) | Self::Soak(_) | Self::Attack(_) => false,
         }
     }
 
@@ -58,7 +59,7 @@ impl BenchCommand {
             Self::Curve(args) => curve_cost::execute(args, out),
             Self::Check(args) => check::execute(args, out),
             Self::Soak(args) => soak::execute(args, out),
-            Self::Siege(args) => siege::execute(args, out),
+            Self::Attack(args) => attack::execute(args, out),
             Self::Generate(args) => generate::execute(args, out),
         };
         result.map_err(|error| format!("{error:#}"))

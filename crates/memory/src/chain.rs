@@ -4,8 +4,8 @@
 //! chained to it: items without a key, each in a chunk of its own, which live and end with it. The
 //! latest comes first. `slab::item::link` says how they lie in memory.
 //!
-//! Links have a place in the eviction queue of their own size class. When a link's turn to be
-//! evicted comes, the item that it is chained to is evicted, with all its links, unless it is held.
+//! Links have a place in the eviction queue of their own size class. If a link is to be
+//! evicted, the item that it is chained to is evicted, with all its links, unless it is held.
 //!
 //! Invariants:
 //! 1. Those of `slab::item::link`. The lock of a chain is one of [`ChainLocks`], chosen by its tag,

@@ -243,7 +243,7 @@ impl Pools {
         drop(retired);
         for (_, remains) in done {
             // SAFETY: invariant 2: it was taken out, and everybody who used the table then has
-            // stopped; nobody has come to it by an item since, as there was none (invariants 1 and
+            // stopped; nobody has reached it by an item since, as there was none (invariants 1 and
             // 3).
             unsafe {
                 match remains {

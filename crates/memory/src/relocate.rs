@@ -125,8 +125,8 @@ impl Core {
         }
         let mut guard = self.index.lock(hash);
         let Some(slot) = guard.find(|ptr| ptr == from) else { return false };
-        // SAFETY: the bucket that points to the chunk is locked. The chunk may hold another item by
-        // now, of another home.
+        // SAFETY: the bucket that points to the chunk is locked. The chunk may already hold
+        // another item, of another home.
         if unsafe { self.hash_of_item(from) } != hash {
             return false;
         }

@@ -1,4 +1,4 @@
-//! The ends of items, as their pool's hooks see them.
+//! Expiration, eviction and removal of items, as the hooks of their pool see them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

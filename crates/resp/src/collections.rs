@@ -219,7 +219,7 @@ impl<'c> Commands<'_, 'c> {
             w.array(0);
             return Ok(());
         };
-        // As in Redis, wrong options are no error if the key is not there.
+        // As in Redis, wrong options are ignored if the key is not there.
         let ScanOptions { pattern, .. } = options?;
         part.retain(|member| pattern.is_none_or(|pattern| matches(pattern, &member.key)));
         w.array(2);

@@ -146,7 +146,7 @@ fn run_one(experiment: &Experiment, context: &mut Context) -> Outcome {
         let words = panic.downcast_ref::<String>().cloned();
         let words = words.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
         let mut report = Report::new();
-        let end = Criterion::holds("it comes to an end", false, "it panicked", "no panic");
+        let end = Criterion::holds("it ends", false, "it panicked", "no panic");
         report.check(end.missed_because(words.unwrap_or_else(|| "without a message".to_owned())));
         report
     });

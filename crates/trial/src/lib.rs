@@ -12,14 +12,14 @@
 //! |---|---|
 //! | [`mod@check`] | consistency: threads whose answers are compared with histories |
 //! | [`mod@soak`] | a mixed load for hours while tenants, limits and processes change |
-//! | [`mod@siege`] | attacks on a server, and their effect on another tenant |
+//! | [`attacks`] | attacks on a server, and their effect on another tenant |
 //! | [`served`] | a server as a child process, for trials and tests |
-//! | [`command`] | `millpond bench check`, `soak` and `siege` |
+//! | [`command`] | `millpond bench check`, `soak` and `attack` |
 
 #![forbid(unsafe_code)]
 
+pub mod attacks;
 pub mod check;
 pub mod command;
 pub mod served;
-pub mod siege;
 pub mod soak;

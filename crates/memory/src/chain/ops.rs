@@ -289,7 +289,7 @@ impl Core {
         }
     }
 
-    /// Claims the item that a link is chained to, because the link's turn to be evicted has come.
+    /// Claims the item that a link is chained to, as the link is to be evicted.
     /// The caller holds a reference to that item then ([`Self::parent_of_claimed`]) and has to end
     /// it.
     ///

@@ -67,7 +67,7 @@ impl<'a> View<'a> {
     /// for, if it asked for this item last.
     ///
     /// # Safety
-    /// The item in the chunk was claimed through this view, and is no link.
+    /// The item in the chunk was claimed through this view, and is not a link.
     pub(crate) unsafe fn keyed(&self, ptr: ItemPtr) -> Keyed {
         // SAFETY: the claim makes the chunk the caller's, and no chunk is used again for as long as
         // the view is there.

@@ -200,7 +200,7 @@ impl Core {
                 magazine.ending.push(ptr);
                 continue;
             }
-            // SAFETY: the item was claimed by the policy, and is no link, as none of those stays
+            // SAFETY: the item was claimed by the policy, and is not a link: no link stays
             // claimed.
             let keyed = unsafe { view.keyed(ptr) };
             self.index.prefetch(keyed.hash());

@@ -118,7 +118,7 @@ struct Learner {
     spare: Vec<Access>,
     /// Reads of the pool before it began.
     reads_before: u64,
-    /// Reads since then that it was handed, and those that it was told of.
+    /// Reads since then that it was handed, and those that were reported to it.
     recorded: u64,
     passed: u64,
     half_life_secs: u32,

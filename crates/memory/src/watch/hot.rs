@@ -6,7 +6,7 @@
 //! and fades with accesses to others, with a probability that falls exponentially with its count. A
 //! key whose count comes above the least of the list joins it.
 //!
-//! Departures from the paper: a key in the list is counted there, exactly, where the paper goes on
+//! Differences from the paper: a key in the list is counted there, exactly, where the paper goes on
 //! with the counters, which fade; and all counts are halved at every half-life, so that the list
 //! follows what changes.
 //!

@@ -1,10 +1,10 @@
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
+use super::attack::AttackArgs;
 use super::check::CheckArgs;
-use super::siege::SiegeArgs;
 use super::soak::SoakArgs;
-use super::{check, siege, soak};
+use super::{attack, check, soak};
 
 #[derive(Parser)]
 struct Program {
@@ -16,7 +16,7 @@ struct Program {
 enum Command {
     Check(Box<CheckArgs>),
     Soak(SoakArgs),
-    Siege(SiegeArgs),
+    Attack(AttackArgs),
 }
 
 fn run(line: &str) -> Result<String> {
@@ -25,7 +25,7 @@ fn run(line: &str) -> Result<String> {
     match Program::try_parse_from(words)?.command {
         Command::Check(args) => check::execute(&args, &mut out)?,
         Command::Soak(args) => soak::execute(&args, &mut out)?,
-        Command::Siege(args) => siege::execute(&args, &mut out)?,
+        Command::Attack(args) => attack::execute(&args, &mut out)?,
     }
     Ok(String::from_utf8(out)?)
 }
@@ -85,9 +85,9 @@ fn a_check_reports_what_it_did_and_fails_where_it_finds_something() {
 #[test]
 fn what_makes_no_sense_is_refused_with_a_reason() {
     for (line, reason) in [
-        ("siege --only stampede", "half-open"),
-        ("siege --rounds 0", "at least one round"),
-        ("siege --memory 8MiB", "at least 64MiB"),
+        ("attack --only stampede", "half-open"),
+        ("attack --rounds 0", "at least one round"),
+        ("attack --memory 8MiB", "at least 64MiB"),
         ("check --target null", "nothing can be wrong"),
         ("check --target memcached://127.0.0.1:1", "connecting to 127.0.0.1:1"),
         ("check --target redis://127.0.0.1:1", "connecting to 127.0.0.1:1"),

@@ -17,7 +17,7 @@ pub(super) const CLIMBING: Experiment = Experiment {
     name: "C5",
     paper: CLIFFHANGER,
     figure: "algorithm 1, section 4.1",
-    title: "hill climbing comes to the optimum of concave curves",
+    title: "hill climbing reaches the optimum of concave curves",
     run: climbing,
 };
 
@@ -179,7 +179,7 @@ struct Mix {
 /// The queue with a cliff has a curve that is convex from 300 to 10,000 items, so that it gains
 /// little by the next item wherever hill climbing begins below the middle, and most of all by all
 /// of them.
-const MIX: Mix = Mix { name: "as judged", low: 0.05, steep: 0.90, upto: 10_000, others: CONCAVE };
+const MIX: Mix = Mix { name: "as measured", low: 0.05, steep: 0.90, upto: 10_000, others: CONCAVE };
 
 /// The same mix with one thing changed, each. The criteria of `MIX` hold for none of them.
 const VARIATIONS: [Mix; 4] = [

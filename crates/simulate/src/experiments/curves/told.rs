@@ -139,7 +139,7 @@ fn run(context: &mut Context) -> Report {
             "within the told error, %",
             "true error, median",
             "told, median",
-            "told of true, median",
+            "told by true, median",
         ],
     );
     let mut tell = |name: &str, cases: &[&Case]| {

@@ -284,7 +284,7 @@ fn tell(report: &mut Report, traces: &[Sized], runs: &[Run], is_held_out: bool) 
             .at_least(0.97)
             .missed_because(
                 "the sharing incentive holds for the curves that were seen; a trace in phases has another curve by the time that memory \
-                 has moved. The slower curves forget and the rarer decisions are, the nearer this comes to 1",
+                 has moved. The slower curves forget and the rarer decisions are, the nearer this is to 1",
             )
     });
     report.check(steady).check(least("drf").at_least(0.97));

@@ -14,7 +14,7 @@ pub(super) const P3: Experiment = Experiment {
     name: "P3",
     paper: HOLPACA,
     figure: "figure 7, synthetic",
-    title: "each tenant has the throughput that it was promised, and what is left makes the most throughput",
+    title: "each tenant has the throughput that it was promised, and the rest brings the most throughput",
     run,
 };
 

@@ -1,4 +1,4 @@
-//! `millpond bench siege`.
+//! `millpond bench attack`.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -10,12 +10,12 @@ use bench::command::print_json;
 use clap::Args;
 use workload::length::duration;
 
+use crate::attacks::{SuiteOptions, run};
 use crate::served::Served;
-use crate::siege::{SiegeOptions, siege};
 
-/// Flags of `millpond bench siege`.
+/// Flags of `millpond bench attack`.
 #[derive(Clone, Debug, Args)]
-pub struct SiegeArgs {
+pub struct AttackArgs {
     /// Measure the victim for this long alone, and as long under each attack: 10s, 500ms; a bare
     /// number is seconds
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
@@ -43,12 +43,12 @@ pub struct SiegeArgs {
     pub json: bool,
 }
 
-/// Does what the flags of `millpond bench siege` say, and prints the report.
+/// Does what the flags of `millpond bench attack` say, and prints the report.
 ///
 /// # Errors
 /// Where flags contradict each other, the server cannot be run, or it did not withstand.
-pub fn execute(args: &SiegeArgs, out: &mut dyn Write) -> Result<()> {
-    let report = siege(&SiegeOptions {
+pub fn execute(args: &AttackArgs, out: &mut dyn Write) -> Result<()> {
+    let report = run(&SuiteOptions {
         program: args.program.clone().map_or_else(Served::own_program, Ok)?,
         memory: args.memory,
         time: args.seconds,

@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::Value;
 
-pub use report::{AttackReport, Faults, Neighbour, SiegeReport, Spread};
+pub use report::{AttackReport, Faults, Neighbour, Spread, SuiteReport};
 pub use watch::{Bounded, Most};
 
 use attack::{ATTACKS, Attack, Scene};
@@ -47,7 +47,7 @@ const LEAST_MEMORY: ByteSize = ByteSize::mib(64);
 
 /// Options of a hostile-load test.
 #[derive(Clone, Debug)]
-pub struct SiegeOptions {
+pub struct SuiteOptions {
     /// The program that is run as `PROGRAM serve`.
     pub program: PathBuf,
     /// All memory of the server; each of its tenants may have three eighths.
@@ -70,7 +70,7 @@ pub struct SiegeOptions {
 ///
 /// # Errors If the options make no sense or the server can't be started. Faults under attack are in
 /// the report.
-pub fn siege(options: &SiegeOptions) -> Result<SiegeReport> {
+pub fn run(options: &SuiteOptions) -> Result<SuiteReport> {
     let chosen = chosen(&options.only)?;
     if options.rounds == 0 || options.time.is_zero() || options.memory < LEAST_MEMORY {
         bail!(
@@ -79,7 +79,7 @@ pub fn siege(options: &SiegeOptions) -> Result<SiegeReport> {
     }
     let wake = WakeFast::hold();
     let (for_server, for_clients) = processors()?;
-    let mut siege = Siege::begin(options, &chosen, for_server, for_clients)?;
+    let mut suite = Suite::begin(options, &chosen, for_server, for_clients)?;
     let mut reports: Vec<AttackReport> = chosen.iter().map(|attack| AttackReport::new(attack)).collect();
     let rounds = (0..options.rounds).flat_map(|round| (0..chosen.len()).map(move |number| (round, number)));
     for (round, number) in rounds {
@@ -87,14 +87,14 @@ pub fn siege(options: &SiegeOptions) -> Result<SiegeReport> {
         if options.progress {
             eprintln!("round {} of {}: {}", round + 1, options.rounds, attack.name);
         }
-        if !siege.round(attack, round, report)? {
+        if !suite.round(attack, round, report)? {
             // What one attack broke is not to be held against the next.
-            let cpus = siege.cpus.clone();
-            drop(siege);
-            siege = Siege::begin(options, &chosen, for_server, cpus)?;
+            let cpus = suite.cpus.clone();
+            drop(suite);
+            suite = Suite::begin(options, &chosen, for_server, cpus)?;
         }
     }
-    Ok(SiegeReport {
+    Ok(SuiteReport {
         memory: options.memory,
         rate: options.rate,
         seconds: options.time.as_secs_f64(),
@@ -128,8 +128,8 @@ fn processors() -> Result<(usize, Vec<usize>)> {
 }
 
 /// A server under attack.
-struct Siege<'o> {
-    options: &'o SiegeOptions,
+struct Suite<'o> {
+    options: &'o SuiteOptions,
     place: Place,
     /// The server that is attacked in place of it, to see what the machine takes.
     decoy: Option<Place>,
@@ -138,9 +138,9 @@ struct Siege<'o> {
     base_files: u64,
 }
 
-impl<'o> Siege<'o> {
+impl<'o> Suite<'o> {
     fn begin(
-        options: &'o SiegeOptions,
+        options: &'o SuiteOptions,
         chosen: &[&Attack],
         workers: usize,
         cpus: Vec<usize>,
@@ -267,7 +267,7 @@ fn after(time: Duration) -> u64 {
 
 /// Starts a server that yields to everything else: threads inherit the policy of the idle thread
 /// that starts them.
-fn start_decoy(options: &SiegeOptions, workers: usize) -> Result<Place> {
+fn start_decoy(options: &SuiteOptions, workers: usize) -> Result<Place> {
     let (program, memory) = (options.program.clone(), options.memory);
     let start = move || {
         base::thread::run_when_idle()?;

@@ -12,7 +12,7 @@ fn a_server_withstands_every_attack() {
     let output = Command::new(BINARY)
         .args([
             "bench",
-            "siege",
+            "attack",
             "--seconds",
             "500ms",
             "--rounds",

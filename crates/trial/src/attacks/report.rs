@@ -13,7 +13,7 @@ use super::watch::Most;
 
 /// The result of a hostile-load test.
 #[derive(Clone, Debug, Serialize)]
-pub struct SiegeReport {
+pub struct SuiteReport {
     /// All memory of the server.
     pub memory: ByteSize,
     /// Requests of the victim in a second.
@@ -234,7 +234,7 @@ impl AttackReport {
     }
 }
 
-impl SiegeReport {
+impl SuiteReport {
     /// Returns whether the server withstood all attacks, speed aside.
     pub fn is_withstood(&self) -> bool {
         self.attacks.iter().all(AttackReport::is_withstood)
@@ -261,7 +261,7 @@ const COLUMNS: [(&str, usize); 16] = [
     ("p99 ratio", 24),
 ];
 
-impl fmt::Display for SiegeReport {
+impl fmt::Display for SuiteReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -298,7 +298,7 @@ impl fmt::Display for SiegeReport {
     }
 }
 
-impl SiegeReport {
+impl SuiteReport {
     fn legend(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for attack in &self.attacks {
             writeln!(f, "{:<12} {}", attack.name, attack.about)?;
@@ -408,7 +408,7 @@ mod tests {
             let mut attack = report(None);
             attack.add(0, &none(), &Most::default(), &Neighbour::default(), (1.0, 1.0));
             attack.add(1, &faults, &Most::default(), &Neighbour::default(), (1.0, f64::NAN));
-            let report = SiegeReport {
+            let report = SuiteReport {
                 memory: ByteSize::mib(64),
                 rate: 1.0,
                 seconds: 1.0,
