@@ -11,6 +11,8 @@ tree=target/former
 rm -rf "$tree"
 mkdir -p "$tree"
 git archive "$commit" | tar -x -C "$tree"
+# The files are as old as the commit: without this, what was built of another one would count as fresh.
+find "$tree" -name '*.rs' -exec touch {} +
 # Two packages of one name have to differ in their versions.
 sed -i 's/^version = "[0-9.]*"$/version = "0.0.0"/' "$tree"/Cargo.toml "$tree"/crates/*/Cargo.toml
 sed -i 's/\(path = "crates[^}]*\)version = "[^"]*"/\1version = "0.0.0"/' "$tree"/Cargo.toml

@@ -118,6 +118,7 @@ impl Cache {
             chains.displaced.extend(found.displaced);
         }
         core.recover_chains(&mut chains);
+        pool.flushed.begin_again();
         drop((unclaimed, resizing));
         // Lifecycle hooks may be called for them, and write.
         chains.displaced.into_iter().for_each(|ptr| core.retire(ptr, RemovalCause::Evicted, false));

@@ -139,7 +139,7 @@ impl Cache {
     }
 
     /// Does what should be done about once a second: takes expired items out ([`Self::reap`]) and
-    /// flushed ones, of up to 256 MiB, ages curves ([`Self::set_curve`]), converts the classes of
+    /// up to 131,072 flushed ones, ages curves ([`Self::set_curve`]), converts the classes of
     /// pools whose policy was changed ([`Self::set_pool_policy_lazily`]), has chunk sizes follow
     /// items ([`Self::tune_classes`]), lets classes trade slabs ([`Self::rebalance`], in pools that
     /// were in use in the last 16 rounds) and pools limits ([`Self::optimize`], if it was asked

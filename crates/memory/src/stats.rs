@@ -138,8 +138,8 @@ pub struct ClassStats {
     pub last_evicted_idle_secs: u32,
     /// Expired and flushed items that were never found since they were made.
     pub expired_unread: u64,
-    /// Expired items that were taken out when they were due ([`crate::Cache::reap`]), rather than
-    /// when somebody came upon them.
+    /// Expired items that were taken out when they were due ([`crate::Cache::reap`]), and flushed
+    /// ones by [`crate::Cache::maintain`], rather than when they were met.
     pub reaped: u64,
     /// Items that were moved out of slabs that left.
     pub items_moved: u64,

@@ -28,8 +28,8 @@ pub(crate) const BYTES_PER_ROUND: u64 = 64 << 20;
 pub(crate) struct Turn(AtomicU16);
 
 impl Turn {
-    /// Visits the pools in turn, until what the visits did, in bytes, totals `most`: the next round
-    /// goes on from there.
+    /// Visits the pools in turn, until what the visits did, as each says, totals `most`: the next
+    /// round goes on from there.
     pub(crate) fn go_round(&self, pools: &AllPools<'_>, most: u64, mut visit: impl FnMut(&Pool) -> u64) {
         let mut done = 0;
         for pool in pools.iter_from(self.0.load(Ordering::Relaxed)).filter(|pool| !pool.is_leaving()) {
@@ -66,10 +66,10 @@ pub(crate) struct Upkeep {
     pub(crate) vain: Vain,
 }
 
-/// The walk over a pool for the sake of a flush.
+/// The walk over a pool for the sake of a flush ([`crate::flushed`]).
 #[derive(Default)]
 pub(crate) struct FlushWalk {
-    /// All items made before that Unix second were walked over: see [`crate::keyspace`].
+    /// No item is left that was made before that Unix second: see [`crate::keyspace`].
     pub(crate) done: AtomicU64,
     pub(crate) place: Mutex<Place>,
 }
@@ -77,11 +77,19 @@ pub(crate) struct FlushWalk {
 /// The place of such a walk.
 #[derive(Default)]
 pub(crate) struct Place {
-    /// The flush that the walk is for. 0: none is under way.
+    /// The latest flush. It is walked for at once.
+    pub(crate) latest: u64,
+    /// The flush that the walk began with. 0: none is under way.
     pub(crate) before: u64,
     pub(crate) class: u8,
     /// The next chunk, by its number within the class.
     pub(crate) chunk: u32,
+    /// True if the walk found flushed items, or may not have found all.
+    pub(crate) found: bool,
+    /// Rounds that are passed over before the walk begins.
+    pub(crate) pause: u32,
+    /// Rounds from the end of the walk before to this one. 0: it is the first.
+    pub(crate) rounds: u32,
 }
 
 /// The work of a round of maintenance for a pool.

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::hash::mix64;
@@ -524,4 +525,36 @@ fn with_a_pool_that_is_not_added_again_the_bill_is_within_the_limit() {
         });
         cache.validate();
     }
+}
+
+/// Flushed items are taken out after a restart, too, though maintenance goes on while the pool that
+/// has them is added.
+#[test]
+fn items_flushed_before_a_restart_are_taken_out() {
+    const KEYS: u32 = 100_000;
+    let (folder, clock) = (Folder::new("flushed"), Clock::manual(1_000_000));
+    {
+        let cache = open(&folder.0, 100, &clock);
+        let pool = add_pool(&cache);
+        (0..KEYS).for_each(|key| put(&cache, pool, key, 500, Expiry::Never));
+        cache.keys(pool).flush();
+        put(&cache, pool, KEYS, 500, Expiry::Never);
+    }
+    let cache = open(&folder.0, 100, &clock);
+    let is_added = AtomicBool::new(false);
+    let pool = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_added.load(Ordering::Relaxed) {
+                cache.maintain().expect("nothing is over its limit");
+            }
+        });
+        let pool = add_pool(&cache);
+        is_added.store(true, Ordering::Relaxed);
+        pool
+    });
+    let class_items = || cache.pool_stats(pool).expect("it is there").sum(|class| class.items);
+    (0..4).for_each(|_| cache.maintain().expect("nothing is over its limit"));
+    assert_eq!(class_items(), 1);
+    assert!(is_there(&cache, pool, KEYS, 500));
+    cache.validate();
 }

@@ -56,6 +56,8 @@ fn no_page_is_shown_by_another_name_or_to_another_page() {
             assert_eq!(ask(&server, "GET", path, headers).0, 403, "{path} with {headers:?}");
         }
     }
+    let (_, answer) = ask(&server, "GET", "/nowhere", "Host: localhost\r\n");
+    assert!(answer.contains("no page /nowhere") && answer.contains("\n/stats.json "), "{answer}");
     // That it is there is known to whoever reached it.
     assert_eq!(ask(&server, "GET", "/healthz", "Host: anything\r\n").0, 200);
 }

@@ -256,14 +256,16 @@ impl Chunks {
         (number < chunks).then(|| run.chunk(number))
     }
 
-    /// The first chunk whose number within the class is `number` or a later one, and its number.
+    /// The first chunk that was ever used whose number within the class is `number` or a later one,
+    /// and its number.
     pub fn first_from(&self, number: u32) -> Option<(u32, ItemPtr)> {
         let (first, within) = self.per_slab.divide(number & NUMBER);
         let places = self.runs.iter().zip(0..).skip(first as usize);
         let mut chunks = places.filter_map(|(place, ordinal): (&Place, u32)| {
-            let (run, chunks) = place.run?;
+            let (run, _) = place.run?;
             let within = if ordinal == first { within } else { 0 };
-            (within < chunks).then(|| (ordinal * self.per_slab.by + within, run.chunk(within)))
+            (within < self.used_chunks_of(run))
+                .then(|| (ordinal * self.per_slab.by + within, run.chunk(within)))
         });
         chunks.next()
     }

@@ -252,7 +252,7 @@ fn curves(sample: &Sample) -> Vec<Vec<Entry>> {
             misses("present"),
             misses("gib_more"),
             misses("double"),
-            Entry::percent(Some(curve.error)),
+            Entry::percent((curve.samples > 0).then_some(curve.error)),
             Entry::count(curve.samples),
         ]
     };

@@ -130,12 +130,9 @@ pub(super) const CLASS_FIGURES: &[Figure] = &[
         "Expired and flushed items that were never found.",
         |c| c.expired_unread,
     ),
-    counter(
-        "reaped",
-        "millpond_class_reaped",
-        "Expired items that were taken out when they were due.",
-        |c| c.reaped,
-    ),
+    counter("reaped", "millpond_class_reaped", "Expired and flushed items that maintenance took out.", |c| {
+        c.reaped
+    }),
     counter("removed", "millpond_class_removed", "Items removed by key.", |c| c.removed),
     counter("replaced", "millpond_class_replaced", "Items replaced by another.", |c| c.replaced),
     counter("runs_added", "millpond_class_runs_added", "Runs of chunks that were given to it.", |c| {

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use config::{Error, ErrorKind};
@@ -100,6 +100,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/config/rewrite", post(settings::rewrite))
         .route("/tenants", get(tenants::list))
         .route("/tenants/{name}", get(tenants::show).put(tenants::set).delete(tenants::remove))
+        .fallback(no_such_page)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&shared), access::guard))
         .with_state(shared)
 }
@@ -108,8 +109,7 @@ fn router(shared: Arc<Shared>) -> Router {
 /// in it comes from elsewhere, and no other page can frame it.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
-const INDEX: &str = "\
-millpond
+const PAGES: &str = "\
 /metrics       for Prometheus
 /healthz       200 while serving, 503 while stopping
 /stats.json    everything, as JSON
@@ -126,7 +126,7 @@ async fn index(headers: HeaderMap) -> Response {
         .and_then(|accept| accept.to_str().ok())
         .is_some_and(|accept| accept.contains("text/html"));
     if !is_browser {
-        return INDEX.into_response();
+        return format!("millpond\n{PAGES}").into_response();
     }
     let about = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
@@ -135,6 +135,10 @@ async fn index(headers: HeaderMap) -> Response {
         (header::REFERRER_POLICY, "no-referrer"),
     ];
     (about, include_str!("page.html")).into_response()
+}
+
+async fn no_such_page(uri: Uri) -> (StatusCode, String) {
+    (StatusCode::NOT_FOUND, format!("there is no page {}; there are:\n{PAGES}", uri.path()))
 }
 
 async fn healthz(State(shared): State<Arc<Shared>>) -> (StatusCode, &'static str) {
