@@ -33,7 +33,8 @@ struct Classes {
 
 impl Classes {
     fn of(trace: &Trace) -> Self {
-        let class = |size: u32| size.max(64).next_power_of_two().trailing_zeros();
+        // In 64 bits, as a trace may have sizes above 2 GiB.
+        let class = |size: u32| u64::from(size.max(64)).next_power_of_two().trailing_zeros();
         let mut classes: Vec<u32> = (0..trace.len()).map(|i| class(trace.get(i).size)).collect();
         classes.sort_unstable();
         classes.dedup();
