@@ -12,6 +12,9 @@ use rustix::fs::{CWD, FileType, mknodat};
 
 use super::*;
 
+/// Keeps a start from the usual address of the admin server, which any other process may have.
+const NO_ADMIN: &str = "[admin]\nenabled = false\n";
+
 fn load(text: &str, flags: &Flags, survey: &dyn Fn(&Config) -> Findings) -> Result<Loaded, String> {
     load_text("f", text, &[], flags, survey).map_err(|error| error.to_string())
 }
@@ -97,7 +100,10 @@ fn a_certificate_without_its_key_is_one_mistake() {
     let file = folder.path().join("a.pem");
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     fs::write(&file, own.cert.pem()).expect("a file");
-    let text = format!("[[listener]]\nname = \"a\"\ntls_certificate = \"{}\"\n", file.display());
+    let text = format!(
+        "[[listener]]\nname = \"a\"\naddress = \"tcp://127.0.0.1:0\"\ntls_certificate = \"{}\"\n{NO_ADMIN}",
+        file.display()
+    );
     let error = load(&text, &Flags::default(), &at_start).expect_err("no key");
     assert_eq!(error, format!("f:2: listener.a.tls_key: {}", config::NO_TLS_KEY));
 }
@@ -187,9 +193,9 @@ fn an_address_in_use_is_a_warning_of_a_check_and_a_mistake_at_a_start() {
     // An optional listener may fail as long as there is another.
     let optional = format!("[[listener]]\naddress = \"{used}\"\noptional = true\n");
     let other = "[[listener]]\nname = \"other\"\naddress = \"tcp://127.0.0.1:0\"\n";
-    let admin = "[admin]\nenabled = false\n";
-    load(&format!("{optional}{other}{admin}"), &Flags::default(), &at_start).expect("the other is there");
-    let error = load(&format!("{optional}{admin}"), &Flags::default(), &at_start).expect_err("none is there");
+    load(&format!("{optional}{other}{NO_ADMIN}"), &Flags::default(), &at_start).expect("the other is there");
+    let error =
+        load(&format!("{optional}{NO_ADMIN}"), &Flags::default(), &at_start).expect_err("none is there");
     assert!(error.starts_with("f:2: listener.main.address: "), "{error}");
 }
 
@@ -208,8 +214,8 @@ fn an_address_of_the_command_line_has_no_line_of_the_file() {
 #[test]
 fn a_setting_that_cannot_be_read_is_one_mistake() {
     let usual = Listener::bind(&Address::default(), config::FileMode::default());
-    let error =
-        load("[[listener]]\naddress = \"nonsense\"\n", &Flags::default(), &at_start).expect_err("an address");
+    let text = format!("[[listener]]\naddress = \"nonsense\"\n{NO_ADMIN}");
+    let error = load(&text, &Flags::default(), &at_start).expect_err("an address");
     assert_eq!(error.lines().count(), 1, "{error}");
     drop(usual);
 }
