@@ -37,7 +37,7 @@ enum Command {
     Bench(bench::BenchCommand),
     /// Reproduce the papers' figures, and report which criteria hold.
     #[command(subcommand)]
-    Experiment(simulate::command::ExperimentCommand),
+    Experiment(experiments::command::ExperimentCommand),
     /// Compare what each tenant of a file would get under each of several policies, in virtual
     /// time.
     Simulate(simulate::command::SimulateArgs),
@@ -134,7 +134,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => server::run(|survey| arguments.load(survey)).map_err(|e| e.to_string()),
         // Every cause in the chain, on one line.
         Command::Bench(command) => command.execute(),
-        Command::Experiment(command) => simulate::command::experiment(&command).map_err(|e| format!("{e:#}")),
+        Command::Experiment(command) => experiments::command::execute(&command).map_err(|e| format!("{e:#}")),
         Command::Simulate(arguments) => simulate::command::simulate(&arguments).map_err(|e| format!("{e:#}")),
         Command::Curve(args) => ::bench::command::curve::execute(&args, &mut std::io::stdout().lock())
             .map_err(|e| format!("{e:#}")),

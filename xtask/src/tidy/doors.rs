@@ -51,7 +51,6 @@ const DRIVEN: &str = "connections are driven through `session`, whichever protoc
 const API: &str = "the admin API and the protocols use the same parts, and not one another";
 const RULES: &str = "rules are data that know no settings; hand in their text";
 const WIRE: &str = "a protocol is parsed on its own; put what two need beside them";
-const PLAYED: &str = "experiments play the world, which knows none of them";
 
 const DOORS: &[Door] = &[
     door("evict", POLICIES, "order", DISPATCHED),
@@ -65,7 +64,6 @@ const DOORS: &[Door] = &[
     door("server", &["admin"], "::memcached", API),
     door("protocol", &["resp"], "memcached", WIRE),
     door("protocol", &["memcached"], "resp", WIRE),
-    door("simulate", &["world", "scenario"], "experiments", PLAYED),
 ];
 
 /// Reports the uses that the table forbids, and its rows whose modules are gone.

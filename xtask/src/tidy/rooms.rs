@@ -92,6 +92,7 @@ const ROOMS: &[Room] = &[
     Room { name: "bench", floor: 5, imports: Below(&["workload"]) },
     Room { name: "trial", floor: 5, imports: Below(&["workload", "bench"]) },
     Room { name: "simulate", floor: 5, imports: Below(&["workload"]) },
+    Room { name: "experiments", floor: 5, imports: Below(&["workload", "simulate"]) },
     Room { name: "cli", floor: 5, imports: All },
     Room { name: "capi", floor: 5, imports: All },
     Room { name: "python", floor: 5, imports: All },
@@ -271,6 +272,7 @@ mod tests {
             ("workload", "allocate"),
             ("trial", "bench"),
             ("simulate", "workload"),
+            ("experiments", "simulate"),
             ("cli", "trial"),
         ] {
             assert_eq!(check_edge(from, to, None), "", "{from} to {to}");
@@ -311,6 +313,7 @@ mod tests {
             ("workload", "bench"),
             ("bench", "trial"),
             ("simulate", "bench"),
+            ("simulate", "experiments"),
             ("limit", "curve"),
         ] {
             let found = check_edge(from, to, None);

@@ -18,9 +18,9 @@ use workload::engine_memory::EngineMemory;
 use workload::plot;
 
 use crate::file::{SimulationFile, policies, setup};
-use crate::report::Table;
-use crate::runner::bar;
+use crate::progress::bar;
 use crate::scenario::ItemCost;
+use crate::table::Table;
 use crate::world::{Eviction, Prepared, Run, prepare, run};
 
 /// Flags of `millpond simulate`.

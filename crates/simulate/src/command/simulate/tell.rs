@@ -7,8 +7,8 @@ use base::ByteSize;
 
 use super::{Compared, Simulated};
 use crate::file::SimulationFile;
-use crate::report::Table;
 use crate::scenario::{ItemCost, Source};
+use crate::table::Table;
 use crate::world::{Figures, Prepared};
 
 /// All about one memory.
