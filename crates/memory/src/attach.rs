@@ -15,8 +15,9 @@ use slab::{ItemPtr, Onlooker, Run, Shared, SlabInfo};
 use crate::cache::Cache;
 use crate::config::ItemTag;
 use crate::error::{Error, ErrorKind};
+use crate::keyspace::Flushes;
 use crate::pools::MAX_POOLS;
-use crate::recover::{flush_words, name_hash};
+use crate::recover::{flush_word, name_hash};
 
 /// A cache in shared memory ([`crate::CacheConfig::shared`]), as another process sees it.
 ///
@@ -199,20 +200,6 @@ pub struct Walked {
     pub changing_runs: u64,
 }
 
-/// The flushes of a key space: its words ([`crate::keyspace`]).
-#[derive(Clone, Copy)]
-struct Flush {
-    before: u64,
-    at: u64,
-}
-
-impl Flush {
-    fn has(self, created: u32, now: u32) -> bool {
-        // Where a flush is due that nobody has carried out, nothing was made since it is.
-        u64::from(created) < self.before || (self.at != 0 && u64::from(now) >= self.at)
-    }
-}
-
 impl Cache {
     /// Returns an error if a cache cannot be opened in `folder` ([`crate::CacheConfig::shared`])
     /// because of the files that are there. Changes nothing, and does not mind a process that has
@@ -270,16 +257,14 @@ impl ReadOnlyCache {
         self.files.is_removed().map_err(|error| self.failed(error))
     }
 
-    fn flush(&self, keyspace: u16) -> Result<Flush, Error> {
+    fn flushes(&self, keyspace: u16) -> Result<Flushes, Error> {
         if usize::from(keyspace) > MAX_POOLS {
             // No cache writes that: what stands there is of no meaning.
-            return Ok(Flush { before: u64::MAX, at: 0 });
+            return Ok(Flushes { before: u32::MAX, at: 0 });
         }
-        let words = self.files.engine_words(flush_words(keyspace), 2);
-        match words.map_err(|error| self.failed(error))?[..] {
-            [before, at] => Ok(Flush { before, at }),
-            _ => Ok(Flush { before: 0, at: 0 }),
-        }
+        let words = self.files.engine_words(flush_word(keyspace), 1);
+        let words = words.map_err(|error| self.failed(error))?;
+        Ok(words.first().map_or_else(Flushes::default, |word| Flushes::of_word(*word)))
     }
 
     /// The pools that have slabs, by number.
@@ -326,12 +311,12 @@ impl ReadOnlyCache {
         let runs = self.files.runs().map_err(|error| self.failed(error))?;
         let mut walked = Walked::default();
         for (run, info) in runs.into_iter().filter(|(_, info)| pool.is_none_or(|pool| info.pool == pool)) {
-            let (flush, clock) = (self.flush(info.keyspace)?, &self.clock);
+            let (flushes, clock) = (self.flushes(info.keyspace)?, &self.clock);
             let looked = self.files.look_at_run(run, info, &mut self.copies, |chunk| match chunk {
                 Chunk::Free => walked.free_chunks += 1,
                 Chunk::Changing => walked.changing += 1,
                 Chunk::Item(copied) if copied.is_link() => walked.links += 1,
-                Chunk::Item(copied) if is_dead(copied, flush, clock) => walked.dead += 1,
+                Chunk::Item(copied) if is_dead(copied, flushes, clock) => walked.dead += 1,
                 Chunk::Item(copied) => {
                     walked.items += 1;
                     seen(Seen { copied, run, info });
@@ -373,12 +358,12 @@ impl ReadOnlyCache {
         let hash = hash_of(keyspace, key);
         let first = self.index.partition_point(|place| place.hash < hash);
         let candidates = self.index[first..].iter().take_while(|place| place.hash == hash);
-        let (flush, clock) = (self.flush(keyspace)?, &self.clock);
+        let (flushes, clock) = (self.flushes(keyspace)?, &self.clock);
         for Place { ptr, run, info, .. } in
             candidates.copied().filter(|place| place.info.keyspace == keyspace)
         {
             let found = self.files.look_at_chunk((ptr, run), info, &mut self.copies, |chunk| match chunk {
-                Chunk::Item(copied) if copied.key() == key && !is_dead(copied, flush, clock) => {
+                Chunk::Item(copied) if copied.key() == key && !is_dead(copied, flushes, clock) => {
                     Some(Snapshot::of(Seen { copied, run, info }))
                 }
                 _ => None,
@@ -408,9 +393,9 @@ impl Snapshot {
     }
 }
 
-fn is_dead(copied: Copied<'_>, flush: Flush, clock: &Clock) -> bool {
+fn is_dead(copied: Copied<'_>, flushes: Flushes, clock: &Clock) -> bool {
     let (now, expiry) = (clock.unix_secs(), copied.expiry());
-    (expiry != 0 && now >= expiry) || flush.has(copied.created(), now)
+    (expiry != 0 && now >= expiry) || flushes.has(copied.created(), now)
 }
 
 /// Of the index here: it need not be that of the cache, whose seed is its own.

@@ -4,25 +4,31 @@
 //! is of use to others only once it is out. So a walk over the chunks of the pools whose key space
 //! was flushed takes out what eviction could take: items that are queued and that nobody holds.
 //! After a walk that found any, taken out or passed over, another one follows, later and later as
-//! long as any are left. So the items are taken out that were held, that waited in a magazine, or
-//! that were moved to a place that the walk had passed.
+//! long as any are left. So the items are taken out that were held or that waited in a magazine.
+//! An item that is moved or inserted although it was flushed asks for a walk itself.
 
 use std::sync::atomic::Ordering;
+
+use slab::SlabInfo;
+use slab::item::Item;
 
 use crate::cache::Core;
 use crate::class::{Class, REAPED};
 use crate::life::RemovalCause;
 use crate::pool::Pool;
-use crate::upkeep::{FlushWalk, Place};
+use crate::upkeep::{FlushWalk, Place, set};
 
 /// Work of one round, in chunks looked at: some 50 ms.
 const WORK_PER_ROUND: u64 = 1 << 20;
-/// Work of taking an item out.
+/// Work of taking an item out, and each of its links.
 const WORK_PER_ITEM: u64 = 8;
+const WORK_PER_LINK: u64 = 4;
 /// Work of a class, whatever it has.
 const WORK_PER_CLASS: u64 = 512;
-/// Chunks that are looked at under one hold of a class's lock.
+/// Chunks that are looked at under one hold of a class's lock, and links of the items that are
+/// taken out after it, but that the last item may have more.
 const STEP: u64 = 64;
+const MOST_LINKS: u64 = 1_024;
 /// Most rounds from one walk to the next.
 const MOST_ROUNDS: u32 = 64;
 
@@ -30,22 +36,33 @@ impl Core {
     /// Takes items out that were flushed, until a round's work is done.
     pub(crate) fn take_out_flushed(&self) {
         self.flush_turn.go_round(&self.pools.all(), WORK_PER_ROUND, |pool| {
-            let space = self.keyspace(pool.keyspace);
-            let before = || space.flushed_until(|| self.now());
-            if before() <= pool.flushed.done.load(Ordering::Acquire) {
+            let before = self.keyspace(pool.keyspace).flushed_until(|| self.now());
+            if !pool.flushed.is_due(before) {
                 return 0;
             }
             // Otherwise another thread that maintains the cache is at it.
-            pool.flushed
-                .place
-                .try_lock()
-                .map_or(0, |mut place| self.walk_over_flushed(pool, &mut place, before()))
+            let place = pool.flushed.place.try_lock();
+            place.map_or(0, |mut place| self.walk_over_flushed(pool, &mut place, before))
         });
+    }
+
+    /// Notes that an item is at a new place, which a walk may have passed. The caller holds a
+    /// reference.
+    #[inline]
+    pub(crate) fn note_come(&self, item: Item<'_>, info: SlabInfo) {
+        let space = self.keyspace(info.keyspace);
+        if space.may_be_flushed() {
+            // SAFETY: the caller holds a reference (invariant 3 of `slab::item`).
+            let is_flushed = unsafe { !item.is_link() && space.is_flushed(item.created(), || self.now()) };
+            if is_flushed && let Some(pool) = self.pools.all().numbered(info.pool) {
+                set(&pool.flushed.has_come);
+            }
+        }
     }
 
     /// Goes on with the walk of a pool, or begins one. Items made before `before` are flushed.
     /// Returns how much work it was.
-    fn walk_over_flushed(&self, pool: &Pool, place: &mut Place, before: u64) -> u64 {
+    fn walk_over_flushed(&self, pool: &Pool, place: &mut Place, before: u32) -> u64 {
         if place.latest < before {
             (place.latest, place.pause, place.rounds) = (before, 0, 0);
         }
@@ -54,6 +71,12 @@ impl Core {
             return 0;
         }
         if place.before == 0 {
+            // Another thread may have ended the walk meanwhile.
+            if !pool.flushed.is_due(before) {
+                return 0;
+            }
+            pool.flushed.done.store(0, Ordering::Release);
+            pool.flushed.has_come.store(false, Ordering::Release);
             place.before = before;
         }
         let mut work = 0;
@@ -68,9 +91,9 @@ impl Core {
                 work += WORK_PER_CLASS;
             }
             loop {
-                let (looked, taken) = self.take_out_some_flushed(class, place, before);
-                work += looked + taken * WORK_PER_ITEM;
-                if looked < STEP {
+                let (done, is_end) = self.take_out_some_flushed(class, place, before);
+                work += done;
+                if is_end {
                     break;
                 }
                 if work >= WORK_PER_ROUND {
@@ -82,25 +105,31 @@ impl Core {
         work
     }
 
-    /// Takes out the flushed ones of the next [`STEP`] chunks of a class. Returns the numbers of
-    /// chunks looked at, fewer at the end, and of items taken out.
-    fn take_out_some_flushed(&self, class: &Class, place: &mut Place, before: u64) -> (u64, u64) {
-        let (mut looked, mut flushed) = (0, Vec::new());
+    /// Takes out the flushed ones of the next [`STEP`] chunks of a class, or of fewer if they have
+    /// many links. Returns how much work it was, and whether there are no more.
+    fn take_out_some_flushed(&self, class: &Class, place: &mut Place, before: u32) -> (u64, bool) {
+        let (mut looked, mut links, mut is_end, mut flushed) = (0, 0, false, Vec::new());
         let mut inner = class.inner.lock();
-        while looked < STEP
-            && let Some((number, ptr)) = inner.chunks.first_from(place.chunk)
-        {
+        while looked < STEP && links < MOST_LINKS {
+            let Some((number, ptr)) = inner.chunks.first_from(place.chunk) else {
+                is_end = true;
+                break;
+            };
             (place.chunk, looked) = (number + 1, looked + 1);
             let item = self.arena.item(ptr).0;
             // SAFETY: the item was in the index while this thread held the lock of the class,
             // without which no chunk that was freed since then is used again; its creation time was
             // written before (invariant 3 of `slab::item`).
             let is_flushed =
-                item.state().is_indexed() && unsafe { !item.is_link() && u64::from(item.created()) < before };
+                item.state().is_indexed() && unsafe { !item.is_link() && item.created() < before };
             if is_flushed {
                 place.found = true;
                 if item.state().is_queued() && inner.claim(self, ptr).is_ok() {
                     flushed.push(ptr);
+                    if item.state().is_chained() {
+                        // SAFETY: this thread has claimed the item (invariant 2 of `slab::item`).
+                        links += u64::from(unsafe { item.chain() }.1);
+                    }
                 }
             }
         }
@@ -109,15 +138,20 @@ impl Core {
         let taken = flushed.len() as u64;
         class.counters.add(REAPED, taken);
         self.end_claimed(class, RemovalCause::Expired, flushed);
-        (looked, taken)
+        (looked + taken * WORK_PER_ITEM + links * WORK_PER_LINK, is_end)
     }
 }
 
 impl FlushWalk {
+    /// Returns whether items may be left that were made before `before`.
+    fn is_due(&self, before: u32) -> bool {
+        before > self.done.load(Ordering::Acquire) || before > 0 && self.has_come.load(Ordering::Acquire)
+    }
+
     /// Ends a walk over all classes: another one follows if it found any.
     fn end_walk(&self, place: &mut Place) {
         let latest = place.latest;
-        if place.found {
+        if place.found || self.has_come.load(Ordering::Acquire) {
             let rounds = (2 * place.rounds).clamp(1, MOST_ROUNDS);
             *place = Place { latest, rounds, pause: rounds - 1, ..Place::default() };
         } else {
@@ -136,24 +170,40 @@ impl FlushWalk {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Cache, CacheConfig, ItemOptions, PoolConfig};
+    use slab::SLAB_BYTES;
+
+    use crate::{Cache, CacheConfig, ItemOptions, PoolConfig, PoolId};
+
+    fn cache() -> (Cache, PoolId) {
+        let cache = Cache::new(CacheConfig::default()).expect("a cache");
+        let pool = cache.add_pool(PoolConfig::named("pool")).expect("a pool");
+        (cache, pool)
+    }
+
+    fn put(cache: &Cache, pool: PoolId, key: u32) {
+        let item = cache.allocate(pool, &key.to_le_bytes(), 10, &ItemOptions::default());
+        cache.put(item.expect("memory"));
+    }
+
+    fn items(cache: &Cache, pool: PoolId) -> u64 {
+        cache.pool_stats(pool).expect("it is there").sum(|class| class.items)
+    }
+
+    fn rounds(cache: &Cache, count: u32) {
+        (0..count).for_each(|_| cache.core().take_out_flushed());
+    }
 
     /// A round takes out a bounded number of items and visits a bounded number of classes, and
     /// later rounds take out the rest.
     #[test]
     fn a_round_has_a_bound() {
-        let cache = Cache::new(CacheConfig::default()).expect("a cache");
-        let pools: Vec<_> =
-            (0..3_000).map(|i| cache.add_pool(PoolConfig::named(i.to_string())).expect("a pool")).collect();
-        let put = |pool, key: u32| {
-            let item = cache.allocate(pool, &key.to_le_bytes(), 10, &ItemOptions::default());
-            cache.put(item.expect("memory"));
-        };
-        pools.iter().for_each(|pool| put(*pool, 1));
-        (0..300_000).for_each(|key| put(pools[0], key));
+        let (cache, first) = cache();
+        let others = (1..3_000).map(|i| cache.add_pool(PoolConfig::named(i.to_string())).expect("a pool"));
+        let pools: Vec<_> = std::iter::once(first).chain(others).collect();
+        pools.iter().for_each(|pool| put(&cache, *pool, 1));
+        (0..300_000).for_each(|key| put(&cache, first, key));
         pools.iter().for_each(|pool| cache.keys(*pool).flush());
-        let items = |pool| cache.pool_stats(pool).expect("it is there").sum(|class| class.items);
-        let left = || pools.iter().map(|pool| items(*pool)).sum::<u64>();
+        let left = || pools.iter().map(|pool| items(&cache, *pool)).sum::<u64>();
         let mut before = left();
         let mut rounds = 0;
         while before > 0 {
@@ -166,6 +216,78 @@ mod tests {
             (before, rounds) = (now, rounds + 1);
         }
         assert!((4..=8).contains(&rounds), "{rounds} rounds");
+        cache.validate();
+    }
+
+    /// Links are items that leave with the item that they are chained to.
+    #[test]
+    fn links_count_as_work() {
+        let (cache, pool) = cache();
+        for key in 0..2_000_u32 {
+            let options = ItemOptions { chainable: true, ..ItemOptions::default() };
+            let parent = cache.allocate(pool, &key.to_le_bytes(), 10, &options).expect("memory");
+            for _ in 0..300 {
+                let link = parent.allocate_link(8).expect("memory");
+                parent.push_link(link).expect("it was made for this item");
+            }
+            cache.put(parent);
+        }
+        cache.keys(pool).flush();
+        let mut left = 2_000;
+        while left > 0 {
+            rounds(&cache, 1);
+            let now = items(&cache, pool);
+            assert!((1..=900).contains(&(left - now)), "{left} to {now}");
+            left = now;
+        }
+        cache.validate();
+    }
+
+    /// An item that is put when it was flushed already is at a place that the walk has passed.
+    #[test]
+    fn an_item_that_is_put_after_the_walk_is_taken_out() {
+        let (cache, pool) = cache();
+        let late = cache.allocate(pool, b"late", 10, &ItemOptions::default()).expect("memory");
+        cache.keys(pool).flush();
+        rounds(&cache, 200);
+        cache.put(late);
+        assert_eq!(items(&cache, pool), 1);
+        rounds(&cache, 200);
+        assert_eq!(items(&cache, pool), 0);
+        cache.validate();
+    }
+
+    /// So does one that is moved.
+    #[test]
+    fn an_item_that_is_moved_during_the_walk_is_taken_out() {
+        let (cache, pool) = cache();
+        let of_one_slab = SLAB_BYTES as u32 / 64;
+        (0..3 * of_one_slab).for_each(|key| put(&cache, pool, key));
+        cache.keys(pool).flush();
+        let core = cache.core();
+        let walk_ends_before_the_last_chunks = |moves: bool| {
+            let pools = core.pools.all();
+            let flushed = &pools.numbered(pool.number()).expect("it is there").flushed;
+            let (number, _) =
+                pools.numbered(pool.number()).expect("it is there").used_classes().next().expect("one");
+            {
+                let mut place = flushed.place.lock();
+                let before = core.keyspace(1).flushed_until(|| core.now());
+                (place.latest, place.before) = (before, before);
+                (place.class, place.chunk) = (number, u32::MAX);
+            }
+            if moves {
+                cache.move_slab(pool, number, None).expect("nothing is held");
+            }
+            rounds(&cache, 1);
+        };
+        walk_ends_before_the_last_chunks(false);
+        rounds(&cache, 200);
+        let left = items(&cache, pool);
+        assert!(left > 0, "the walk was told that it had passed all");
+        walk_ends_before_the_last_chunks(true);
+        rounds(&cache, 200);
+        assert_eq!(items(&cache, pool), 0);
         cache.validate();
     }
 }

@@ -226,6 +226,7 @@ impl Core {
         class.counters.add(INSERTS, 1);
         class.counters.add(BYTES_IN, bytes as u64);
         self.queue(class, (new.ptr(), new.item()), new.hash());
+        self.note_come(new.item(), info);
     }
 
     /// Changes when an item expires, whose `field` this is. The caller holds a reference or

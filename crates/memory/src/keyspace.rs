@@ -6,23 +6,56 @@
 //! made later in the same second are stamped with the next one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use base::counter::Counters;
 use slab::Words;
+
+/// The flushes of a key space. They are one word, so that each change of them is one step: no item
+/// is stamped, and no process ends, in the middle of a flush.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flushes {
+    /// Items made before this Unix second are gone; [`u32::MAX`]: all are.
+    pub(crate) before: u32,
+    /// When this Unix second comes, items made before it go; 0: none is to come.
+    pub(crate) at: u32,
+}
+
+impl Flushes {
+    pub(crate) fn of_word(word: u64) -> Self {
+        Self { before: word as u32, at: (word >> 32) as u32 }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.at) << 32 | u64::from(self.before)
+    }
+
+    /// Returns whether an item made at `created` is gone.
+    pub(crate) fn has(self, created: u32, now: u32) -> bool {
+        // Where a flush is due that nobody has carried out, nothing was made since it is.
+        created < self.before || (self.at != 0 && now >= self.at)
+    }
+
+    /// These, after a flush of all that was made until `now`.
+    fn raised(self, now: u32) -> Self {
+        Self { before: self.before.max(now).saturating_add(1), at: 0 }
+    }
+}
 
 /// One key space.
 pub(crate) struct Keyspace {
     /// Distinguishes the hashes of this key space from those of others.
     pub(crate) salt: u64,
-    /// Two words, of which the first is at `first_word`: items made before that Unix second are
-    /// gone; and when the second one comes, what was made before it goes (0 = none). They outlive
-    /// the process where the items do.
+    /// [`Flushes`] are at `word`. They outlive the process where the items do.
     words: Arc<Words>,
-    first_word: usize,
-    /// True if a word may be other than 0. Set before a word is, so that a thread that sees a word
+    word: usize,
+    /// True if the word may be other than 0. Set before it is, so that a thread that sees the word
     /// finds this set: a look at most items asks for nothing else.
     may_be_flushed: AtomicBool,
+    /// The latest time ahead of the clock with which something was stamped. A flush need not go
+    /// beyond, and so the time ahead grows by a second for each stamp at most, however many flushes
+    /// there are.
+    stamped: AtomicU32,
     /// True if something may have been written to it by this process.
     is_written: AtomicBool,
     counters: Counters<1>,
@@ -33,17 +66,18 @@ pub(crate) struct Keyspace {
 impl Keyspace {
     /// One that ends with the process.
     pub(crate) fn new(id: u16) -> Self {
-        Self::kept(id, Arc::new(Words::on_heap(2)), 0)
+        Self::kept(id, Arc::new(Words::on_heap(1)), 0)
     }
 
-    /// One whose words are `words[first_word]` and the next.
-    pub(crate) fn kept(id: u16, words: Arc<Words>, first_word: usize) -> Self {
-        let may_be_flushed = words[first_word..][..2].iter().any(|word| word.load(Ordering::Acquire) != 0);
+    /// One whose flushes are `words[word]`.
+    pub(crate) fn kept(id: u16, words: Arc<Words>, word: usize) -> Self {
+        let flushes = Flushes::of_word(words[word].load(Ordering::Acquire));
         Self {
             salt: base::hash::mix64(u64::from(id)),
             words,
-            first_word,
-            may_be_flushed: AtomicBool::new(may_be_flushed),
+            word,
+            may_be_flushed: AtomicBool::new(flushes != Flushes::default()),
+            stamped: AtomicU32::new(flushes.before),
             is_written: AtomicBool::new(false),
             counters: Counters::default(),
             misses_before: AtomicU64::new(0),
@@ -60,26 +94,28 @@ impl Keyspace {
         self.is_written.store(true, Ordering::Release);
     }
 
-    fn flushed_before(&self) -> &AtomicU64 {
-        &self.words[self.first_word]
+    fn flushes(&self) -> Flushes {
+        Flushes::of_word(self.words[self.word].load(Ordering::Acquire))
     }
 
-    fn flushing_at(&self) -> &AtomicU64 {
-        &self.words[self.first_word + 1]
+    /// Changes the flushes in one step.
+    fn update(&self, change: impl Fn(Flushes) -> Flushes) {
+        let change = |word| Some(change(Flushes::of_word(word)).word());
+        let _ = self.words[self.word].fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
     }
 
     /// Forgets all flushes and misses: another pool has it now.
     pub(crate) fn reset(&self) {
         self.misses_before.store(self.counters.sum(0), Ordering::Relaxed);
-        self.flushing_at().store(0, Ordering::Release);
-        self.flushed_before().store(0, Ordering::Release);
+        self.update(|_| Flushes::default());
+        self.stamped.store(0, Ordering::Release);
     }
 
     /// Takes over the flushes of the key space that its items were in before.
-    pub(crate) fn inherit(&self, before: (u64, u64)) {
+    pub(crate) fn inherit(&self, flushes: Flushes) {
         self.note_flush();
-        self.flushed_before().fetch_max(before.0, Ordering::AcqRel);
-        self.flushing_at().fetch_max(before.1, Ordering::AcqRel);
+        self.stamped.fetch_max(flushes.before, Ordering::AcqRel);
+        self.update(|own| Flushes { before: own.before.max(flushes.before), at: own.at.max(flushes.at) });
     }
 
     /// The creation time of an item made now.
@@ -88,17 +124,21 @@ impl Keyspace {
         if !self.may_be_flushed() {
             return now;
         }
-        self.fire(|| now);
-        now.max(self.flushed_before().load(Ordering::Acquire) as u32)
+        let before = self.fire(|| now);
+        if before <= now {
+            return now;
+        }
+        // A flush that follows sees this, and one that overlaps may come before the item or after.
+        if self.stamped.load(Ordering::Relaxed) < before {
+            self.stamped.fetch_max(before, Ordering::AcqRel);
+        }
+        before.min(u32::MAX - 1)
     }
 
     /// Returns whether an item made at `created` was flushed.
     #[inline]
     pub(crate) fn is_flushed(&self, created: u32, now: impl Fn() -> u32) -> bool {
-        self.may_be_flushed() && {
-            self.fire(now);
-            u64::from(created) < self.flushed_before().load(Ordering::Acquire)
-        }
+        self.may_be_flushed() && created < self.fire(now)
     }
 
     /// Returns whether anything may have been flushed, or is to be.
@@ -108,50 +148,50 @@ impl Keyspace {
     }
 
     /// Returns the Unix second of which all items made before are flushed. 0: none are.
-    pub(crate) fn flushed_until(&self, now: impl Fn() -> u32) -> u64 {
-        if !self.may_be_flushed() {
-            return 0;
-        }
-        self.fire(now);
-        self.flushed_before().load(Ordering::Acquire)
+    pub(crate) fn flushed_until(&self, now: impl Fn() -> u32) -> u32 {
+        if self.may_be_flushed() { self.fire(now) } else { 0 }
     }
 
     fn note_flush(&self) {
         self.may_be_flushed.store(true, Ordering::Release);
     }
 
-    /// Carries out a scheduled flush whose time has come. Called before anything is stamped or
-    /// checked, so that nothing is made between its time and its being carried out.
+    /// Carries out a scheduled flush whose time has come, and returns the Unix second of which all
+    /// items made before are gone. Called before anything is stamped or checked, so that nothing is
+    /// made between its time and its being carried out.
     #[inline]
-    fn fire(&self, now: impl Fn() -> u32) {
-        let flush_at = self.flushing_at().load(Ordering::Acquire);
-        // One thread carries it out. What others do meanwhile overlaps with it, and counts as
-        // before it.
-        if flush_at != 0
-            && u64::from(now()) >= flush_at
-            && self.flushing_at().compare_exchange(flush_at, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        {
-            self.raise(now());
+    fn fire(&self, now: impl Fn() -> u32) -> u32 {
+        loop {
+            let flushes = self.flushes();
+            if flushes.at == 0 {
+                return flushes.before;
+            }
+            let now = now();
+            if now < flushes.at {
+                return flushes.before;
+            }
+            // One thread carries it out. Others see what it did, or were before it.
+            let raised = flushes.raised(now);
+            let (from, to) = (flushes.word(), raised.word());
+            if self.words[self.word].compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return raised.before;
+            }
         }
     }
 
     /// Flushes all that was made until now; cancels a flush to come.
     pub(crate) fn flush(&self, now: u32) {
         self.note_flush();
-        self.flushing_at().store(0, Ordering::Release);
-        self.raise(now);
-    }
-
-    fn raise(&self, now: u32) {
-        let _ = self
-            .flushed_before()
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |before| Some(before.max(now.into()) + 1));
+        self.update(|flushes| {
+            let is_flushed = now < flushes.before && self.stamped.load(Ordering::Acquire) < flushes.before;
+            if is_flushed { Flushes { at: 0, ..flushes } } else { flushes.raised(now) }
+        });
     }
 
     /// Flushes at Unix second `at` all that was made before it.
     pub(crate) fn flush_at(&self, at: u32) {
         self.note_flush();
-        self.flushing_at().store(at.into(), Ordering::Release);
+        self.update(|flushes| Flushes { at, ..flushes });
     }
 
     #[inline]
@@ -166,6 +206,8 @@ impl Keyspace {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -194,6 +236,7 @@ mod tests {
     fn a_delayed_flush_takes_what_flushes_before_it_stamped_ahead() {
         let space = Keyspace::new(0);
         for _ in 0..50 {
+            space.stamp(100);
             space.flush(100);
         }
         let ahead = space.stamp(100);
@@ -202,5 +245,58 @@ mod tests {
         assert!(!space.is_flushed(ahead, || 101));
         let after = space.stamp(102);
         assert!(space.is_flushed(ahead, || 102) && !space.is_flushed(after, || 102));
+    }
+
+    /// Whichever of two threads carries it out, what is made after is not flushed: `now` is asked
+    /// in the middle, once or again.
+    #[test]
+    fn a_delayed_flush_takes_nothing_that_another_thread_makes_meanwhile() {
+        for which in 1..=2 {
+            let space = Keyspace::new(0);
+            let old = space.stamp(100);
+            space.flush_at(105);
+            let (calls, fresh) = (Cell::new(0), Cell::new(None));
+            let now = || {
+                calls.set(calls.get() + 1);
+                if calls.get() == which {
+                    assert!(space.is_flushed(old, || 110));
+                    fresh.set(Some(space.stamp(110)));
+                }
+                110
+            };
+            assert!(space.is_flushed(old, now));
+            assert!(fresh.get().is_none_or(|fresh| !space.is_flushed(fresh, || 110)), "call {which}");
+        }
+    }
+
+    #[test]
+    fn flushes_of_what_is_flushed_move_no_clock() {
+        let space = Keyspace::new(0);
+        space.stamp(100);
+        (0..1_000).for_each(|_| space.flush(100));
+        let ahead = space.stamp(100);
+        assert_eq!(ahead, 101);
+        space.flush(100);
+        assert!(space.is_flushed(ahead, || 100));
+        (0..1_000).for_each(|_| space.flush(100));
+        assert_eq!(space.stamp(100), 102);
+        // Words of the last process may stand for items with any stamp.
+        let again = Keyspace::kept(0, Arc::clone(&space.words), 0);
+        again.flush(100);
+        assert!(again.is_flushed(102, || 100) && !again.is_flushed(again.stamp(100), || 100));
+    }
+
+    #[test]
+    fn a_clock_that_has_come_to_its_end_leaves_nothing_to_find() {
+        let space = Keyspace::new(0);
+        space.flush(u32::MAX - 3);
+        for _ in 0..3 {
+            let made = space.stamp(100);
+            space.flush(100);
+            assert!(space.is_flushed(made, || 100));
+        }
+        assert!(space.is_flushed(space.stamp(100), || 100));
+        space.reset();
+        assert!(!space.is_flushed(space.stamp(100), || 100));
     }
 }

@@ -25,7 +25,7 @@ mod chains;
 mod left;
 
 pub use left::Recovered;
-pub(crate) use left::{Kept, Unclaimed, flush_words, name_hash};
+pub(crate) use left::{Kept, Unclaimed, flush_word, name_hash};
 
 use std::sync::atomic::Ordering;
 

@@ -179,6 +179,7 @@ impl Core {
             }
         }
         self.queue_again(target, to, bits, hash);
+        self.note_come(copy, target_info);
         self.release(to);
     }
 

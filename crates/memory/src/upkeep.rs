@@ -12,7 +12,7 @@
 //!    is set before that of its pool, and a round takes the pool's before it looks at the classes:
 //!    what is said meanwhile is for the next round.
 
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
@@ -70,7 +70,9 @@ pub(crate) struct Upkeep {
 #[derive(Default)]
 pub(crate) struct FlushWalk {
     /// No item is left that was made before that Unix second: see [`crate::keyspace`].
-    pub(crate) done: AtomicU64,
+    pub(crate) done: AtomicU32,
+    /// True if a flushed item is at a new place, which the walk may have passed.
+    pub(crate) has_come: AtomicBool,
     pub(crate) place: Mutex<Place>,
 }
 
@@ -78,9 +80,9 @@ pub(crate) struct FlushWalk {
 #[derive(Default)]
 pub(crate) struct Place {
     /// The latest flush. It is walked for at once.
-    pub(crate) latest: u64,
+    pub(crate) latest: u32,
     /// The flush that the walk began with. 0: none is under way.
-    pub(crate) before: u64,
+    pub(crate) before: u32,
     pub(crate) class: u8,
     /// The next chunk, by its number within the class.
     pub(crate) chunk: u32,
@@ -179,7 +181,7 @@ impl Upkeep {
 
 /// Sets a flag, without a write where it is set.
 #[inline]
-fn set(flag: &AtomicBool) {
+pub(crate) fn set(flag: &AtomicBool) {
     if !flag.load(Ordering::Relaxed) {
         flag.store(true, Ordering::Release);
     }

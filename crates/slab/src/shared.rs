@@ -25,7 +25,7 @@ use crate::words::Words;
 /// `MLPDSHM` and a zero.
 const MAGIC: u64 = u64::from_le_bytes(*b"MLPDSHM\0");
 /// The layout of both files, and of items in slabs.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 /// The header of a cache that this program can use.
 const KNOWN: [u64; 3] = [MAGIC, VERSION, SLAB_BYTES as u64];
 /// Words of the header: magic, version, slab size, and what is not used yet.

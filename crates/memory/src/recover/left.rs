@@ -9,16 +9,15 @@ use std::sync::atomic::Ordering;
 use base::hash::key_hash;
 use slab::{Run, SlabInfo, Words};
 
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Flushes, Keyspace};
 use crate::pools::MAX_POOLS;
 
 /// Key spaces are flushed at times of 32 bits; each flush may stamp the next one a second ahead.
-const MOST_FLUSHED: u64 = u32::MAX as u64 - (1 << 20);
+const MOST_FLUSHED: u32 = u32::MAX - (1 << 20);
 /// A seed of its own for the hashes of names, which outlive processes.
 const NAME_SEED: u64 = 0x6d69_6c6c_706f_6e64;
 
-/// The engine's words in shared memory: names of pools by number, then two words for each key
-/// space.
+/// The engine's words in shared memory: names of pools by number, then a word for each key space.
 pub(crate) struct Kept {
     words: Arc<Words>,
     first_word: usize,
@@ -29,9 +28,9 @@ pub(crate) fn name_hash(name: &str) -> u64 {
     key_hash(NAME_SEED, name.as_bytes()).max(1)
 }
 
-/// The first of the two words of a key space, among the engine's.
-pub(crate) fn flush_words(keyspace: u16) -> usize {
-    MAX_POOLS + 2 * usize::from(keyspace)
+/// The word of a key space's flushes, among the engine's.
+pub(crate) fn flush_word(keyspace: u16) -> usize {
+    MAX_POOLS + usize::from(keyspace)
 }
 
 impl Kept {
@@ -53,17 +52,16 @@ impl Kept {
     }
 
     fn word_of(&self, keyspace: u16) -> usize {
-        self.first_word + flush_words(keyspace)
+        self.first_word + flush_word(keyspace)
     }
 
-    /// Returns whether the words for a key space's flushes hold values that cannot be right: then
+    /// Returns whether the word of a key space's flushes holds times that cannot be right: then
     /// nobody knows what was flushed. Forgets them.
     pub(super) fn take_damage(&self, keyspace: u16) -> bool {
-        let at = self.word_of(keyspace);
-        let words = [&self.words[at], &self.words[at + 1]];
-        let damaged = words.iter().any(|word| word.load(Ordering::Acquire) > MOST_FLUSHED);
+        let Flushes { before, at } = self.flushes(keyspace);
+        let damaged = before.max(at) > MOST_FLUSHED;
         if damaged {
-            words.iter().for_each(|word| word.store(0, Ordering::Release));
+            self.words[self.word_of(keyspace)].store(0, Ordering::Release);
         }
         damaged
     }
@@ -77,9 +75,8 @@ impl Kept {
     }
 
     /// Returns the flushes of a key space, as the last process left them.
-    pub(super) fn flushes(&self, keyspace: u16) -> (u64, u64) {
-        let at = self.word_of(keyspace);
-        (self.words[at].load(Ordering::Acquire), self.words[at + 1].load(Ordering::Acquire))
+    pub(super) fn flushes(&self, keyspace: u16) -> Flushes {
+        Flushes::of_word(self.words[self.word_of(keyspace)].load(Ordering::Acquire))
     }
 }
 
