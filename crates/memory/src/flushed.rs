@@ -25,9 +25,9 @@ const WORK_PER_ITEM: u64 = 8;
 const WORK_PER_LINK: u64 = 4;
 /// Work of a class, whatever it has.
 const WORK_PER_CLASS: u64 = 512;
-/// Chunks that are looked at under one hold of a class's lock, and links of the items that are
-/// taken out after it, but that the last item may have more.
+/// Chunks that are looked at under one hold of a class's lock.
 const STEP: u64 = 64;
+/// Links of the items that are claimed in one such hold, after which no further item is.
 const MOST_LINKS: u64 = 1_024;
 /// Most rounds from one walk to the next.
 const MOST_ROUNDS: u32 = 64;
@@ -36,14 +36,18 @@ impl Core {
     /// Takes items out that were flushed, until a round's work is done.
     pub(crate) fn take_out_flushed(&self) {
         self.flush_turn.go_round(&self.pools.all(), WORK_PER_ROUND, |pool| {
-            let before = self.keyspace(pool.keyspace).flushed_until(|| self.now());
-            if !pool.flushed.is_due(before) {
+            if !pool.flushed.is_due(self.flushed_until(pool)) {
                 return 0;
             }
             // Otherwise another thread that maintains the cache is at it.
             let place = pool.flushed.place.try_lock();
-            place.map_or(0, |mut place| self.walk_over_flushed(pool, &mut place, before))
+            place.map_or(0, |mut place| self.walk_over_flushed(pool, &mut place))
         });
+    }
+
+    /// Returns the Unix second of which all items of the pool made before are flushed.
+    fn flushed_until(&self, pool: &Pool) -> u32 {
+        self.keyspace(pool.keyspace).flushed_until(|| self.now())
     }
 
     /// Notes that an item is at a new place, which a walk may have passed. The caller holds a
@@ -60,9 +64,10 @@ impl Core {
         }
     }
 
-    /// Goes on with the walk of a pool, or begins one. Items made before `before` are flushed.
-    /// Returns how much work it was.
-    fn walk_over_flushed(&self, pool: &Pool, place: &mut Place, before: u32) -> u64 {
+    /// Goes on with the walk of a pool, or begins one. Returns how much work it was.
+    fn walk_over_flushed(&self, pool: &Pool, place: &mut Place) -> u64 {
+        // Not less than it was to who began the walk.
+        let before = self.flushed_until(pool);
         if place.latest < before {
             (place.latest, place.pause, place.rounds) = (before, 0, 0);
         }
@@ -93,11 +98,11 @@ impl Core {
             loop {
                 let (done, is_end) = self.take_out_some_flushed(class, place, before);
                 work += done;
-                if is_end {
-                    break;
-                }
                 if work >= WORK_PER_ROUND {
                     return work;
+                }
+                if is_end {
+                    break;
                 }
             }
         }
@@ -126,10 +131,7 @@ impl Core {
                 place.found = true;
                 if item.state().is_queued() && inner.claim(self, ptr).is_ok() {
                     flushed.push(ptr);
-                    if item.state().is_chained() {
-                        // SAFETY: this thread has claimed the item (invariant 2 of `slab::item`).
-                        links += u64::from(unsafe { item.chain() }.1);
-                    }
+                    links += u64::from(self.link_count(ptr));
                 }
             }
         }
@@ -257,7 +259,7 @@ mod tests {
         cache.validate();
     }
 
-    /// So does one that is moved.
+    /// So is one that is moved.
     #[test]
     fn an_item_that_is_moved_during_the_walk_is_taken_out() {
         let (cache, pool) = cache();

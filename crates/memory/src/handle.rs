@@ -98,8 +98,8 @@ macro_rules! item_questions {
             unsafe { self.$view.item.tail() }
         }
 
-        /// Returns the time at which it was made, in Unix seconds. Up to a few seconds ahead of the
-        /// clock right after a flush.
+        /// Returns the time at which it was made, in Unix seconds. After flushes up to as many
+        /// seconds ahead of the clock.
         pub fn created_at(&self) -> u32 {
             // SAFETY: the duty of whoever made the view.
             unsafe { self.$view.item.created() }

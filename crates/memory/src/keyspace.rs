@@ -32,15 +32,18 @@ impl Flushes {
 
     /// Returns whether an item made at `created` is gone.
     pub(crate) fn has(self, created: u32, now: u32) -> bool {
-        // Where a flush is due that nobody has carried out, nothing was made since it is.
-        created < self.before || (self.at != 0 && now >= self.at)
+        // If a flush is due that nobody has carried out, nothing was made since it was due.
+        created < self.before || self.is_due(now)
     }
 
-    /// These, after a flush of all that was made until `now`.
-    fn raised(self, now: u32) -> Self {
-        Self { before: self.before.max(now).saturating_add(1), at: 0 }
+    fn is_due(self, now: u32) -> bool {
+        self.at != 0 && self.at <= now
     }
 }
+
+/// The latest time of a flush, and of an item that another process left: the year 2106. What is
+/// later is damage.
+pub(crate) const LATEST: u32 = u32::MAX - (1 << 20);
 
 /// One key space.
 pub(crate) struct Keyspace {
@@ -52,9 +55,8 @@ pub(crate) struct Keyspace {
     /// True if the word may be other than 0. Set before it is, so that a thread that sees the word
     /// finds this set: a look at most items asks for nothing else.
     may_be_flushed: AtomicBool,
-    /// The latest time ahead of the clock with which something was stamped. A flush need not go
-    /// beyond, and so the time ahead grows by a second for each stamp at most, however many flushes
-    /// there are.
+    /// The latest time with which something was stamped. A flush need not go further beyond it than
+    /// a second, whatever the clock does and however many flushes there are.
     stamped: AtomicU32,
     /// True if something may have been written to it by this process.
     is_written: AtomicBool,
@@ -77,7 +79,7 @@ impl Keyspace {
             words,
             word,
             may_be_flushed: AtomicBool::new(flushes != Flushes::default()),
-            stamped: AtomicU32::new(flushes.before),
+            stamped: AtomicU32::new(0),
             is_written: AtomicBool::new(false),
             counters: Counters::default(),
             misses_before: AtomicU64::new(0),
@@ -108,31 +110,32 @@ impl Keyspace {
     pub(crate) fn reset(&self) {
         self.misses_before.store(self.counters.sum(0), Ordering::Relaxed);
         self.update(|_| Flushes::default());
-        self.stamped.store(0, Ordering::Release);
     }
 
     /// Takes over the flushes of the key space that its items were in before.
     pub(crate) fn inherit(&self, flushes: Flushes) {
         self.note_flush();
-        self.stamped.fetch_max(flushes.before, Ordering::AcqRel);
-        self.update(|own| Flushes { before: own.before.max(flushes.before), at: own.at.max(flushes.at) });
+        self.update(|own| Flushes {
+            before: own.before.max(flushes.before),
+            at: if own.at == 0 || flushes.at == 0 { own.at.max(flushes.at) } else { own.at.min(flushes.at) },
+        });
     }
 
     /// The creation time of an item made now.
     #[inline]
     pub(crate) fn stamp(&self, now: u32) -> u32 {
-        if !self.may_be_flushed() {
-            return now;
+        let time = if self.may_be_flushed() { now.max(self.fire(|| now)).min(u32::MAX - 1) } else { now };
+        self.note_made(time);
+        time
+    }
+
+    /// Notes that something has been stamped with that time. A flush that follows sees it; one that
+    /// overlaps may take the item or not.
+    #[inline]
+    pub(crate) fn note_made(&self, time: u32) {
+        if self.stamped.load(Ordering::Relaxed) < time {
+            self.stamped.fetch_max(time, Ordering::AcqRel);
         }
-        let before = self.fire(|| now);
-        if before <= now {
-            return now;
-        }
-        // A flush that follows sees this, and one that overlaps may come before the item or after.
-        if self.stamped.load(Ordering::Relaxed) < before {
-            self.stamped.fetch_max(before, Ordering::AcqRel);
-        }
-        before.min(u32::MAX - 1)
     }
 
     /// Returns whether an item made at `created` was flushed.
@@ -156,6 +159,13 @@ impl Keyspace {
         self.may_be_flushed.store(true, Ordering::Release);
     }
 
+    /// The flushes, after one of all that was made until now.
+    fn raised(&self, flushes: Flushes, now: u32) -> Flushes {
+        // What another process left may not be noted yet, but was made before now.
+        let last = self.stamped.load(Ordering::Acquire).max(now);
+        Flushes { before: flushes.before.max(last.saturating_add(1)), at: 0 }
+    }
+
     /// Carries out a scheduled flush whose time has come, and returns the Unix second of which all
     /// items made before are gone. Called before anything is stamped or checked, so that nothing is
     /// made between its time and its being carried out.
@@ -167,11 +177,11 @@ impl Keyspace {
                 return flushes.before;
             }
             let now = now();
-            if now < flushes.at {
+            if !flushes.is_due(now) {
                 return flushes.before;
             }
             // One thread carries it out. Others see what it did, or were before it.
-            let raised = flushes.raised(now);
+            let raised = self.raised(flushes, now);
             let (from, to) = (flushes.word(), raised.word());
             if self.words[self.word].compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return raised.before;
@@ -182,16 +192,18 @@ impl Keyspace {
     /// Flushes all that was made until now; cancels a flush to come.
     pub(crate) fn flush(&self, now: u32) {
         self.note_flush();
-        self.update(|flushes| {
-            let is_flushed = now < flushes.before && self.stamped.load(Ordering::Acquire) < flushes.before;
-            if is_flushed { Flushes { at: 0, ..flushes } } else { flushes.raised(now) }
-        });
+        self.update(|flushes| self.raised(flushes, now));
     }
 
-    /// Flushes at Unix second `at` all that was made before it.
-    pub(crate) fn flush_at(&self, at: u32) {
+    /// Flushes at Unix second `at` all that was made before it: now, if that has come. Replaces a
+    /// flush to come, but not one that was due.
+    pub(crate) fn flush_at(&self, at: u32, now: u32) {
         self.note_flush();
-        self.update(|flushes| Flushes { at, ..flushes });
+        let at = at.min(LATEST);
+        self.update(|flushes| {
+            let flushes = if at <= now || flushes.is_due(now) { self.raised(flushes, now) } else { flushes };
+            Flushes { at: if at <= now { 0 } else { at }, ..flushes }
+        });
     }
 
     #[inline]
@@ -225,7 +237,7 @@ mod tests {
     fn a_delayed_flush_takes_what_is_there_when_it_comes() {
         let space = Keyspace::new(0);
         let early = space.stamp(100);
-        space.flush_at(110);
+        space.flush_at(110, 100);
         let late = space.stamp(109);
         assert!(!space.is_flushed(early, || 109));
         assert!(space.is_flushed(early, || 110) && space.is_flushed(late, || 110));
@@ -241,20 +253,19 @@ mod tests {
         }
         let ahead = space.stamp(100);
         assert!(ahead > 102);
-        space.flush_at(102);
+        space.flush_at(102, 100);
         assert!(!space.is_flushed(ahead, || 101));
         let after = space.stamp(102);
         assert!(space.is_flushed(ahead, || 102) && !space.is_flushed(after, || 102));
     }
 
-    /// Whichever of two threads carries it out, what is made after is not flushed: `now` is asked
-    /// in the middle, once or again.
+    /// Another thread carries it out, and stores, after this one has found that it is due.
     #[test]
     fn a_delayed_flush_takes_nothing_that_another_thread_makes_meanwhile() {
         for which in 1..=2 {
             let space = Keyspace::new(0);
             let old = space.stamp(100);
-            space.flush_at(105);
+            space.flush_at(105, 100);
             let (calls, fresh) = (Cell::new(0), Cell::new(None));
             let now = || {
                 calls.set(calls.get() + 1);
@@ -265,8 +276,55 @@ mod tests {
                 110
             };
             assert!(space.is_flushed(old, now));
-            assert!(fresh.get().is_none_or(|fresh| !space.is_flushed(fresh, || 110)), "call {which}");
+            let fresh = fresh.get().unwrap_or_else(|| space.stamp(110));
+            assert!(!space.is_flushed(fresh, || 110), "asked {which} times");
         }
+    }
+
+    /// A thread may work with a time that it read long ago.
+    #[test]
+    fn a_flush_whose_time_has_come_takes_what_is_there() {
+        let space = Keyspace::new(0);
+        let made = space.stamp(106);
+        space.flush_at(1, 106);
+        space.stamp(105);
+        assert!(space.is_flushed(made, || 106) && !space.is_flushed(space.stamp(106), || 106));
+    }
+
+    #[test]
+    fn a_flush_that_was_due_is_not_lost_to_the_next_one() {
+        let space = Keyspace::new(0);
+        let made = space.stamp(100);
+        space.flush_at(105, 100);
+        space.flush_at(300, 110);
+        let later = space.stamp(110);
+        assert!(space.is_flushed(made, || 110) && !space.is_flushed(later, || 110));
+        assert!(space.is_flushed(later, || 300));
+        // One that had not come is replaced.
+        let last = space.stamp(300);
+        space.flush_at(310, 300);
+        space.flush_at(400, 305);
+        assert!(!space.is_flushed(last, || 399) && space.is_flushed(last, || 400));
+    }
+
+    #[test]
+    fn a_flush_takes_what_was_made_before_the_clock_was_set_back() {
+        let space = Keyspace::new(0);
+        let made = space.stamp(1_000);
+        space.flush(900);
+        assert!(space.is_flushed(made, || 900) && !space.is_flushed(space.stamp(900), || 900));
+        // Found by the next process, which begins before its clock.
+        let again = Keyspace::kept(0, Arc::clone(&space.words), 0);
+        again.note_made(2_000);
+        again.flush(900);
+        assert!(again.is_flushed(2_000, || 900) && !again.is_flushed(again.stamp(900), || 900));
+    }
+
+    #[test]
+    fn times_of_flushes_are_no_damage() {
+        let space = Keyspace::new(0);
+        space.flush_at(u32::MAX, 100);
+        assert_eq!(space.flushes(), Flushes { before: 0, at: LATEST });
     }
 
     #[test]
@@ -280,10 +338,6 @@ mod tests {
         assert!(space.is_flushed(ahead, || 100));
         (0..1_000).for_each(|_| space.flush(100));
         assert_eq!(space.stamp(100), 102);
-        // Words of the last process may stand for items with any stamp.
-        let again = Keyspace::kept(0, Arc::clone(&space.words), 0);
-        again.flush(100);
-        assert!(again.is_flushed(102, || 100) && !again.is_flushed(again.stamp(100), || 100));
     }
 
     #[test]
@@ -298,5 +352,51 @@ mod tests {
         assert!(space.is_flushed(space.stamp(100), || 100));
         space.reset();
         assert!(!space.is_flushed(space.stamp(100), || 100));
+    }
+
+    /// Whatever two threads do, with a clock that goes on and back, a flush takes all that was
+    /// stored before it began, and nothing that was begun after it had ended.
+    #[test]
+    fn flushes_of_several_threads_take_all_before_and_nothing_after() {
+        for round in 0..200_u32 {
+            let space = Keyspace::new(0);
+            // The numbers of flushes that have begun and ended.
+            let (begun, ended) = (AtomicU32::new(0), AtomicU32::new(0));
+            let clock = AtomicU32::new(1_000);
+            let now = || clock.load(Ordering::Relaxed);
+            std::thread::scope(|scope| {
+                for thread in 0..2_u32 {
+                    let (space, begun, ended, clock, now) = (&space, &begun, &ended, &clock, &now);
+                    scope.spawn(move || {
+                        let mut made = Vec::new();
+                        for step in 0..300_u32 {
+                            match base::hash::mix64(u64::from(step << 9 | thread << 8 | round)) % 8 {
+                                0 => {
+                                    begun.fetch_add(1, Ordering::SeqCst);
+                                    space.flush(now());
+                                    ended.fetch_add(1, Ordering::SeqCst);
+                                }
+                                1 => _ = clock.fetch_add(1, Ordering::SeqCst),
+                                2 if round % 2 == 0 => _ = clock.fetch_sub(1, Ordering::SeqCst),
+                                _ => {
+                                    let all_ended = ended.load(Ordering::SeqCst);
+                                    let time = space.stamp(now());
+                                    made.push((all_ended, time, begun.load(Ordering::SeqCst)));
+                                }
+                            }
+                            for (before, time, after) in &made {
+                                let ends = ended.load(Ordering::SeqCst);
+                                let is_flushed = space.is_flushed(*time, now);
+                                let begins = begun.load(Ordering::SeqCst);
+                                // `ends` flushes have ended, of which `after` may have begun before
+                                // it was made.
+                                assert!(is_flushed || ends <= *after, "{ends} ended, made at {after}");
+                                assert!(!is_flushed || begins > *before, "none began since it was made");
+                            }
+                        }
+                    });
+                }
+            });
+        }
     }
 }

@@ -37,7 +37,7 @@ use chains::Chains;
 use crate::allocate::LEAST_FOR_CHUNKS;
 use crate::cache::{Cache, Core};
 use crate::class::{BYTES_IN, Class, Gone, INSERTS};
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Keyspace, LATEST};
 use crate::life::RemovalCause;
 use crate::pool::Pool;
 use crate::pools::PoolId;
@@ -198,18 +198,23 @@ impl Core {
         // What has expired or was flushed is not found, as ever; but it must not leave before its
         // twin, if it has one.
         let (found, free) = self.items_of(run, info);
-        let mut items = Vec::with_capacity(found.len());
+        let (mut items, mut latest) = (Vec::with_capacity(found.len()), 0);
         for (ptr, hash) in found {
             let item = self.arena.item(ptr).0;
             // SAFETY: the item is complete, and this thread alone knows of it.
-            if unsafe { item.is_link() } {
+            let (is_link, created) = unsafe { (item.is_link(), item.created()) };
+            if is_link {
                 chains.links.insert(ptr.to_bits());
-            } else if item.state().is_chained() {
+                continue;
+            }
+            latest = latest.max(created);
+            if item.state().is_chained() {
                 chains.items.push(ptr);
             } else {
                 items.push((ptr, hash));
             }
         }
+        self.keyspace(info.keyspace).note_made(latest);
         {
             let mut inner = class.inner.lock();
             let chunks = u64::from(run.chunks(info));
@@ -272,7 +277,10 @@ impl Core {
             }
             let item = self.arena.item(ptr).0;
             // SAFETY: this thread alone knows of the run.
-            if item.state().revive() && unsafe { item.is_plausible() } {
+            let is_plausible = unsafe {
+                item.state().revive() && item.is_plausible() && (item.is_link() || item.created() <= LATEST)
+            };
+            if is_plausible {
                 items.push((ptr, self.recovered_hash(ptr)));
             } else {
                 item.state().discard();

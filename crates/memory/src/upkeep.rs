@@ -69,7 +69,8 @@ pub(crate) struct Upkeep {
 /// The walk over a pool for the sake of a flush ([`crate::flushed`]).
 #[derive(Default)]
 pub(crate) struct FlushWalk {
-    /// No item is left that was made before that Unix second: see [`crate::keyspace`].
+    /// No item is left that was made before that Unix second ([`crate::keyspace`]), except for the
+    /// items of `has_come`.
     pub(crate) done: AtomicU32,
     /// True if a flushed item is at a new place, which the walk may have passed.
     pub(crate) has_come: AtomicBool,

@@ -241,13 +241,13 @@ impl Core {
         }
     }
 
-    pub(super) fn link_count(&self, parent: ItemPtr) -> u32 {
+    pub(crate) fn link_count(&self, parent: ItemPtr) -> u32 {
         let item = self.arena.item(parent).0;
         if !item.state().is_chained() {
             return 0;
         }
         let _locked = self.lock_chain(self.chain_tag(parent));
-        // SAFETY: the lock is held, and the caller holds the item.
+        // SAFETY: the lock is held, and the caller holds or owns the item.
         unsafe { item.chain().1 }
     }
 

@@ -169,10 +169,11 @@ impl<'c> Keys<'c> {
         core.while_there(self.pool, || self.space().flush(core.now()));
     }
 
-    /// Does so when the Unix second `at` comes, with what was made before it. Replaces an earlier
-    /// such order.
+    /// Does so when the Unix second `at` comes, with what was made before it; now, if it has come.
+    /// Replaces an earlier such order whose time has not come.
     pub fn flush_at(self, at: u32) {
-        self.cache.core().while_there(self.pool, || self.space().flush_at(at));
+        let core = self.cache.core();
+        core.while_there(self.pool, || self.space().flush_at(at, core.now()));
     }
 }
 

@@ -9,11 +9,9 @@ use std::sync::atomic::Ordering;
 use base::hash::key_hash;
 use slab::{Run, SlabInfo, Words};
 
-use crate::keyspace::{Flushes, Keyspace};
+use crate::keyspace::{Flushes, Keyspace, LATEST};
 use crate::pools::MAX_POOLS;
 
-/// Key spaces are flushed at times of 32 bits; each flush may stamp the next one a second ahead.
-const MOST_FLUSHED: u32 = u32::MAX - (1 << 20);
 /// A seed of its own for the hashes of names, which outlive processes.
 const NAME_SEED: u64 = 0x6d69_6c6c_706f_6e64;
 
@@ -59,7 +57,7 @@ impl Kept {
     /// nobody knows what was flushed. Forgets them.
     pub(super) fn take_damage(&self, keyspace: u16) -> bool {
         let Flushes { before, at } = self.flushes(keyspace);
-        let damaged = before.max(at) > MOST_FLUSHED;
+        let damaged = before.max(at) > LATEST;
         if damaged {
             self.words[self.word_of(keyspace)].store(0, Ordering::Release);
         }

@@ -190,8 +190,9 @@ impl<'a> Item<'a> {
     /// The first link of the chain, and how many links it has.
     ///
     /// # Safety
-    /// As for [`Self::key`]; the item has room for a chain, and the caller owns it or holds the
-    /// chain's lock.
+    /// As for [`Self::key`]; the item has room for a chain, and the caller holds the chain's lock,
+    /// or is the only one to know of the item: a link that is moved changes this without a
+    /// reference.
     pub unsafe fn chain(self) -> (Option<ItemPtr>, u32) {
         // SAFETY: the two words lie inside the chunk. The caller owns the item or holds the lock
         // under which alone they change (invariant 1).
