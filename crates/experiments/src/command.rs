@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
+use simulate::table::Table;
 
 use crate::expected::surprises;
 use crate::report::Verdict;
 use crate::runner::{Outcome, RunOptions, run};
 use crate::{Experiment, QUICK, all};
-use simulate::table::Table;
 
 /// Reproduces the papers' figures, and reports which criteria hold.
 #[derive(Debug, Subcommand)]

@@ -3,12 +3,12 @@
 
 use allocate::cliffhanger::{CliffConfig, Form, SplitQueue};
 use allocate::talus::{Split, Talus};
+use simulate::table::Table;
 use workload::queues::{Profile, QueueCache, QueueConfig, Splitting};
 
 use super::{Run, median, run};
 use crate::report::{Chart, Criterion, Report};
 use crate::{CLIFFHANGER, Context, Experiment};
-use simulate::table::Table;
 
 /// The queue of the paper's example.
 const ITEMS: u64 = 8000;

@@ -6,12 +6,12 @@ use allocate::{Pool, View, dynacache};
 use base::rng::{RngExt, SeededRng, seeded};
 use curve::{MissRatioCurve, Unit, che};
 use rand_distr::{Distribution, Zipf};
+use simulate::table::Table;
 use workload::queues::{Density, Profile, QueueCache, QueueConfig, Range};
 
 use super::{Run, median, run};
 use crate::report::{Chart, Criterion, Report};
 use crate::{CLIFFHANGER, Context, Experiment};
-use simulate::table::Table;
 
 /// Hill climbing.
 pub(super) const CLIMBING: Experiment = Experiment {

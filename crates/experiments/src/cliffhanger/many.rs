@@ -5,14 +5,14 @@ use allocate::cliffhanger::{CliffConfig, Form};
 use allocate::talus::Talus;
 use base::hash::mix64;
 use curve::{Estimator, Kind, MissRatioCurve, StackDistance, Unit};
+use simulate::scenario::TraceSource;
+use simulate::table::Table;
+use simulate::world::Trace;
 use workload::queues::{ByCurves, CurveRules, Density, Profile, QueueCache, QueueConfig, Range, Splitting};
 
 use super::{median, run};
 use crate::report::{Chart, Criterion, Report};
 use crate::{CLIFFHANGER, Context, Experiment, OURS};
-use simulate::scenario::TraceSource;
-use simulate::table::Table;
-use simulate::world::Trace;
 
 /// A cliff behind a plateau.
 pub(super) const STEP: Experiment = Experiment {

@@ -5,10 +5,10 @@ use allocate::cliffhanger::{CliffConfig, Edge, HillClimber, Queue, Side, SplitQu
 use base::hash::mix64;
 use evict::ghost::Ghost;
 use millpond::{ByteSize, Cache, CacheConfig, Error, ItemOptions, PoolConfig, PoolId};
+use simulate::table::Table;
 
 use crate::report::{Chart, Criterion, Report};
 use crate::{CLIFFHANGER, Context, Experiment, median, thread_nanos};
-use simulate::table::Table;
 
 /// The worst case of section 5.6.
 pub(super) const OVERHEAD: Experiment = Experiment {

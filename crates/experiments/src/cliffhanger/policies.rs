@@ -6,13 +6,13 @@ use allocate::cliffhanger::Side;
 use base::rng::{RngExt, SeededRng, seeded};
 use evict::PolicyKind;
 use rand_distr::{Distribution, Zipf};
+use simulate::table::Table;
+use simulate::world::{Cache, Eviction};
 use workload::queues::{LruQueue, Place};
 
 use super::median;
 use crate::report::{Chart, Criterion, Report};
 use crate::{CLIFFHANGER, Context, Experiment};
-use simulate::table::Table;
-use simulate::world::{Cache, Eviction};
 
 /// Memshare.
 pub(super) const MEMSHARE: Experiment = Experiment {

@@ -2,14 +2,14 @@
 //! asked first, and the results of Cliffhanger and learnt curves.
 
 use allocate::cliffhanger::CliffConfig;
+use simulate::scenario::TraceSource;
+use simulate::table::Table;
+use simulate::world::Trace;
 use workload::queues::{ByCurves, CurveRules, QueueCache, QueueConfig, Splitting};
 
 use super::run;
 use crate::report::{Chart, Criterion, Report};
 use crate::{Context, Experiment, OURS};
-use simulate::scenario::TraceSource;
-use simulate::table::Table;
-use simulate::world::Trace;
 
 /// Slab classes.
 pub(super) const SLABS: Experiment = Experiment {

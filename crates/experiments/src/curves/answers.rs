@@ -11,10 +11,10 @@ use workload::replay::ReplayOptions;
 
 use base::ByteSize;
 use evict::PolicyKind;
+use simulate::table::Table;
 
 use crate::report::{Criterion, Report};
 use crate::{Context, Experiment, OURS, median};
-use simulate::table::Table;
 
 /// The memory that is told is the memory that is needed.
 pub(super) const X41: Experiment = Experiment {

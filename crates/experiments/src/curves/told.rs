@@ -4,11 +4,11 @@ use std::path::Path;
 
 use base::hash::mix64;
 use curve::{Estimator, Kind, Shards, StackDistance, Unit};
+use simulate::table::Table;
 use workload::trace::TraceReader;
 
 use crate::report::{Criterion, Report};
 use crate::{Context, Experiment, OURS, median};
-use simulate::table::Table;
 
 /// The reported error is a bound, and a narrow one.
 pub(super) const X40: Experiment = Experiment {

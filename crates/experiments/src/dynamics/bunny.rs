@@ -7,16 +7,16 @@
 use allocate::drf::Drf;
 use allocate::hare::{Hare, Settings};
 use base::ByteSize;
-use workload::{Popularity, Sizes};
-
-use super::phases::{changes, mean, relative, run_all};
-use crate::report::{Chart, Criterion, Report};
-use crate::{Context, Experiment, HARE};
 use simulate::scenario::{
     Apply, Backend, Change, Control, Cost, ItemCost, Load, Pattern, Resource, Scenario, Source, Tenant,
 };
 use simulate::table::Table;
 use simulate::world::{Decided, Run, Setup};
+use workload::{Popularity, Sizes};
+
+use super::phases::{changes, mean, relative, run_all};
+use crate::report::{Chart, Criterion, Report};
+use crate::{Context, Experiment, HARE};
 
 /// BunnyFS under changing workloads.
 pub(super) const H10: Experiment = Experiment {

@@ -9,16 +9,16 @@ use allocate::hare::Hare;
 use allocate::memshare::MemshareDrf;
 use allocate::{Decision, Policy, View};
 use base::ByteSize;
-use workload::{Popularity, Sizes};
-
-use super::phases::{changes, least_over_time, mean, relative, run_all, settled};
-use crate::report::{Chart, Criterion, Report};
-use crate::{Context, Experiment, HARE};
 use simulate::scenario::{
     Apply, Backend, Change, Control, Cost, ItemCost, Load, Pattern, Resource, Scenario, Source, Tenant,
 };
 use simulate::table::Table;
 use simulate::world::{Prepared, Run, Setup, prepare};
+use workload::{Popularity, Sizes};
+
+use super::phases::{changes, least_over_time, mean, relative, run_all, settled};
+use crate::report::{Chart, Criterion, Report};
+use crate::{Context, Experiment, HARE};
 
 /// HopperKV under changing workloads.
 pub(super) const H8: Experiment = Experiment {

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use base::rng::{RngExt, SeededRng, seeded};
 use limit::{FrameLimiter, Limiter, Nanos, SECOND, TokenBucket};
+use simulate::table::Table;
 
 use crate::report::{Chart, Criterion, Report, Style};
 use crate::{Context, Experiment, HARE};
-use simulate::table::Table;
 
 /// A tenant gets its rate and no more.
 pub(super) const H11: Experiment = Experiment {

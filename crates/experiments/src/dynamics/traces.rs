@@ -12,16 +12,16 @@
 use std::path::Path;
 
 use base::ByteSize;
-
-use super::phases::run_prepared;
-use crate::report::{Chart, Criterion, Report};
-use crate::{Context, Experiment, OURS};
 use simulate::file::{Guard, setup};
 use simulate::scenario::{
     Backend, Control, Cost, ItemCost, Load, Resource, Scenario, Source, Tenant, TraceSource,
 };
 use simulate::table::Table;
 use simulate::world::{Prepared, Run, Setup, prepare};
+
+use super::phases::run_prepared;
+use crate::report::{Chart, Criterion, Report};
+use crate::{Context, Experiment, OURS};
 
 macro_rules! set {
     ($constant:ident, $name:literal, $title:literal, $share:expr, $size:expr, [$($trace:literal),*]) => {

@@ -4,11 +4,11 @@ use allocate::drf::Drf;
 use allocate::hare::{Mode, Settings, allocate};
 use allocate::{Demand, Grant, Policy, Pool, Resource, View};
 use curve::{MissRatioCurve, Unit};
+use simulate::table::Table;
 
 use super::model::{MB, hare, least, normalised, presently_equal};
 use crate::report::{Chart, Criterion, Report};
 use crate::{Context, Experiment, HARE};
-use simulate::table::Table;
 
 pub(super) const H1: Experiment = Experiment {
     name: "H1",

@@ -6,11 +6,11 @@ use allocate::partition::Equal;
 use allocate::shared::{NonPartitioned, Shared};
 use allocate::{Demand, Grant, Policy, Pool, Resource, View};
 use curve::{MissRatioCurve, Unit, che};
+use simulate::table::Table;
 
 use super::model::{MB, hare, least, normalised, presently_equal, sequential};
 use crate::report::{Chart, Criterion, Report};
 use crate::{Context, Experiment, HARE, median};
-use simulate::table::Table;
 
 pub(super) const H9: Experiment = Experiment {
     name: "H9",

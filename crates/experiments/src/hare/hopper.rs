@@ -2,11 +2,11 @@
 
 use allocate::hare::{Mode, allocate};
 use allocate::{Grant, View};
+use simulate::table::Table;
 
 use super::model::{Hopper, MB, compared, hare, hopper, least, normalised};
 use crate::report::{Chart, Criterion, Report};
 use crate::{Context, Experiment, HARE};
-use simulate::table::Table;
 
 pub(super) const H4: Experiment = Experiment {
     name: "H4",

@@ -4,11 +4,11 @@ use allocate::hare::{Mode, Settings, allocate};
 use allocate::{Demand, Flash, Grant, Pool, Resource, View};
 use base::rng::{RngExt, seeded};
 use curve::{MissRatioCurve, Unit, che};
+use simulate::table::Table;
 
 use super::model::{MB, hare, least, normalised, presently_equal};
 use crate::report::{Chart, Criterion, Report};
 use crate::{Context, Experiment, OURS};
-use simulate::table::Table;
 
 /// Random sets of tenants.
 const SETS: u64 = 12;

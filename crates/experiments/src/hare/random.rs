@@ -4,11 +4,11 @@ use allocate::drf::Drf;
 use allocate::hare::{Mode, Settings, allocate};
 use allocate::{Grant, Policy, View};
 use base::rng::{RngExt, seeded};
+use simulate::table::Table;
 
 use super::model::{Hopper, MB, hare, hopper, least, normalised, presently_equal};
 use crate::report::{Chart, Criterion, Report};
 use crate::{Context, Experiment, HARE};
-use simulate::table::Table;
 
 /// Random pairs.
 const PAIRS: u64 = 1000;

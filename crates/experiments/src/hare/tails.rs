@@ -5,11 +5,11 @@ use allocate::hare::{Mode, Settings, allocate};
 use allocate::{Demand, Grant, Pool, Resource, View};
 use base::rng::{RngExt, seeded};
 use curve::{MissRatioCurve, Point, Unit, che};
+use simulate::table::Table;
 
 use super::model::{MB, hare, least, normalised, presently_equal};
 use crate::report::{Chart, Criterion, Report};
 use crate::{Context, Experiment, OURS};
-use simulate::table::Table;
 
 pub(super) const X10: Experiment = Experiment {
     name: "X10",

@@ -7,12 +7,12 @@ use allocate::interval::{Interval, Tempo};
 use base::hash::mix64;
 use base::rng::seeded;
 use curve::{Estimator, Kind, Shards, Unit};
+use simulate::table::Table;
 
 use super::model::{EXPONENTS, KEY_BYTES, KEYS, MEMORY, Model, noise};
 use super::phases::Requests;
 use crate::report::{Chart, Criterion, Report};
 use crate::{Context, Experiment, OURS};
-use simulate::table::Table;
 
 /// The experiment on the interval between decisions.
 pub(super) const X31: Experiment = Experiment {

@@ -3,12 +3,12 @@
 use allocate::Policy;
 use allocate::holpaca::{Holpaca, Options};
 use base::rng::seeded;
+use simulate::table::Table;
 
 use super::model::{BACKEND, Cycle, MEMORY, Model, noise};
 use super::throughput::shares;
 use crate::report::{Chart, Criterion, Report};
 use crate::{Context, Experiment, HOLPACA};
-use simulate::table::Table;
 
 /// Promises are kept.
 pub(super) const P3: Experiment = Experiment {

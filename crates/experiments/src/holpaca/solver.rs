@@ -7,11 +7,11 @@ use allocate::problem::Problem;
 use allocate::{Policy, exact, hull};
 use base::clock::Clock;
 use base::rng::{RngExt, seeded};
+use simulate::table::Table;
 
 use super::instances::{Kind, instance, view, with_resources};
 use crate::report::{Chart, Criterion, Report, Style};
 use crate::{Context, Experiment, HOLPACA, OURS, median, thread_nanos};
-use simulate::table::Table;
 
 /// Annealing against dynamic programming.
 pub(super) const P2: Experiment = Experiment {

@@ -3,11 +3,11 @@
 
 use allocate::Policy;
 use allocate::holpaca::{Holpaca, Options};
+use simulate::table::Table;
 
 use super::model::{CYCLES, Cycle, MEMORY, Model};
 use crate::report::{Chart, Criterion, Report};
 use crate::{Context, Experiment, HOLPACA};
-use simulate::table::Table;
 
 /// Throughput grows as far as bounds allow.
 pub(super) const P1: Experiment = Experiment {

@@ -18,7 +18,7 @@ use workload::engine_memory::EngineMemory;
 use workload::plot;
 
 use crate::file::{SimulationFile, policies, setup};
-use crate::progress::bar;
+use crate::progress::{STEPS, bar};
 use crate::scenario::ItemCost;
 use crate::table::Table;
 use crate::world::{Eviction, Prepared, Run, prepare, run};
@@ -182,9 +182,9 @@ fn run_all(file: &SimulationFile, prepared: Vec<Prepared>) -> Result<Vec<(Run, f
                 let (scenario, prepared, seed) = &*shared;
                 let began = processor_secs();
                 let ran = run(scenario, prepared, setup, *seed, &mut |share| {
-                    done[i].store((share * 1_000.0) as u64, Ordering::Relaxed);
+                    done[i].store((share * STEPS) as u64, Ordering::Relaxed);
                 });
-                done[i].store(1_000, Ordering::Relaxed);
+                done[i].store(STEPS as u64, Ordering::Relaxed);
                 runs.push((i, ran, processor_secs() - began));
             }
             runs
