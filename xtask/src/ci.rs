@@ -9,6 +9,7 @@
 //! shown, so that the reason is seen where it arises, and the summary repeats it.
 
 mod count;
+mod disk;
 mod packages;
 mod steps;
 
@@ -22,6 +23,7 @@ use base::Clock;
 
 use crate::repository;
 use count::Counts;
+use disk::Disk;
 pub(crate) use steps::steps;
 
 /// A part of the run, in the order of [`steps()`].
@@ -68,6 +70,7 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<bool> {
     let seconds_since = |start: u64| clock.monotonic_nanos().saturating_sub(start) as f64 / 1e9;
     let start = clock.monotonic_nanos();
     let mut run = Run::new(Box::new(std::io::stdout()));
+    let disk = Disk::of_builds(&run.root);
     let mut reports = Vec::new();
     for step in
         all.iter().filter(|step| arguments.is_empty() || arguments.iter().any(|name| name == step.name))
@@ -78,13 +81,13 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<bool> {
         let outcome = (step.run)(&mut run).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
         reports.push(Report { name: step.name, secs: seconds_since(start), counts: run.counts, outcome });
     }
-    print!("{}", summarize(&reports, &run.skips, seconds_since(start)));
+    print!("{}", summarize(&reports, &run.skips, &disk.report(), seconds_since(start)));
     Ok(reports.iter().all(|report| !matches!(report.outcome, Outcome::Failed(_))))
 }
 
-/// The closing lines: a line per step, `cargo test`'s own last line with the sums, and the plain
-/// one.
-fn summarize(reports: &[Report], skips: &BTreeSet<String>, total_secs: f64) -> String {
+/// The closing lines: a line per step, the state of the disk, `cargo test`'s own last line with the
+/// sums, and the plain one.
+fn summarize(reports: &[Report], skips: &BTreeSet<String>, disk: &str, total_secs: f64) -> String {
     let mut text = String::from("\nsteps:\n");
     let mut sum = Counts::default();
     for report in reports {
@@ -105,6 +108,7 @@ fn summarize(reports: &[Report], skips: &BTreeSet<String>, total_secs: f64) -> S
             sum.failed += 1;
         }
     }
+    text.push_str(disk);
     if !skips.is_empty() {
         text.push_str("\ntests that did not run in full:\n");
     }
@@ -125,10 +129,14 @@ impl Run {
         Self { root: repository::root(), counts: Counts::default(), skips: BTreeSet::new(), out }
     }
 
-    /// A `cargo` command in the repository.
+    /// A `cargo` command in the repository. Nothing is kept for a later change of the code, unless
+    /// the caller asks for it: a whole run never reads that, and it is half of the target folder.
     fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = repository::cargo();
         command.current_dir(&self.root).args(arguments);
+        if std::env::var_os("CARGO_INCREMENTAL").is_none() {
+            command.env("CARGO_INCREMENTAL", "0");
+        }
         command
     }
 
