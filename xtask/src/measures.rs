@@ -1,4 +1,4 @@
-//! The measures of each room of the repository whose numbers the ratchet lets only fall.
+//! The measures of each room of the repository. The ratchet lets their counts only decrease.
 //!
 //! A room is a crate, or else a folder at the top of the repository. A measure finds places, so
 //! that those who want to lower its number see where to begin.

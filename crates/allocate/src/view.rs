@@ -2,8 +2,8 @@
 //! totals.
 //!
 //! Memory substitutes for the other resources: the more of it a pool has, the fewer of its requests
-//! miss, and the less the pool needs of the resources that a miss uses. All others are rates:
-//! backend units, network bytes, device bandwidth, processor time.
+//! miss, and the less the pool needs of the resources that a miss uses. The others are rates
+//! (backend units, network bytes, device bandwidth, processor time), except the capacity of flash.
 
 use std::sync::Arc;
 
@@ -57,8 +57,8 @@ pub struct Flash {
     /// For each resource, the units that a request needs if it misses memory and hits flash.
     pub on_hit: Vec<f64>,
     /// For each resource, the units that a request needs if it misses memory, for the eviction to
-    /// flash that this causes. If flash admits only a share of the evicted items, that share of the
-    /// cost of one write.
+    /// flash that this causes: the cost of one write, times the share of evicted items that flash
+    /// admits.
     pub on_eviction: Vec<f64>,
 }
 

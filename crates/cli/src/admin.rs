@@ -151,7 +151,7 @@ fn advice(url: &str, error: &ureq::Error) -> &'static str {
         ),
         ("NotValidForName", "its certificate is for other names: use one of them in --admin"),
         ("Expired", "its certificate has expired: it needs another one"),
-        ("CertificateRequired", "it asks for a certificate: give one by --cert and --key"),
+        ("CertificateRequired", "the server requires a client certificate: set --cert and --key"),
         ("HandshakeFailure", "does it ask for a certificate? One is given by --cert and --key"),
         ("UnknownCA", "it does not know who has signed the certificate of --cert (admin.tls_client_ca)"),
         ("InvalidContentType", "it does not speak TLS there: write http:// in --admin"),

@@ -97,7 +97,7 @@ impl ShowArguments {
         self.list.get(&address(&self.name, false), |tenant| {
             let mut text = format!("{} in pool {}\n", field(tenant, "name"), field(tenant, "pool"));
             if tenant.get("settings").is_none_or(Value::is_null) {
-                text.push_str("It has no [[tenant]]: it is there because a listener names its pool.\n");
+                text.push_str("It has no [[tenant]]; it exists because a listener names its pool.\n");
             }
             for part in ["settings", "figures"] {
                 let Some(values) = tenant.get(part).and_then(Value::as_object) else { continue };

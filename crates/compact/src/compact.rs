@@ -21,24 +21,24 @@
 //! # }
 //! ```
 //!
-//! Its memory comes from the cache's ([`memory::Part::Compact`] of the ledger): making one, and
-//! letting it grow, takes slabs from pools where nothing is free; where the cache shrinks and no
+//! Its memory is part of the cache's ([`memory::Part::Compact`] of the ledger). If no memory is
+//! free, creating or enlarging a compact cache takes slabs from pools. If the cache shrinks and no
 //! pool has a slab left to give, compact caches shrink.
 //!
-//! A key has one bucket, of 256 bytes or eight entries, whichever is more. A new entry goes to its
-//! front, and the last one leaves where it is full. A hit in the rear half of the bucket moves the
-//! entry to the front; one in the front half leaves it where it is, and so writes nothing: the half
-//! that is used most is read without a store. Calls are linearizable; a bucket that nobody writes
-//! to is read without a lock, and changed under its own. The number of buckets changes in place,
-//! one bucket at a time, while all others are read and written.
+//! A key has one bucket, of 256 bytes or eight entries, whichever is more. A new entry goes to the
+//! front of the bucket; if the bucket is full, its last entry is evicted. A hit in the rear half
+//! moves the entry to the front. A hit in the front half moves nothing, and so writes nothing: the
+//! half that is used most is read without a store. Calls are linearizable. A bucket that no thread
+//! writes to is read without a lock, and changed under its own. The number of buckets changes in
+//! place, one bucket at a time, while all others are read and written.
 //!
 //! Invariants:
 //! 1. The words of a bucket change only under its lock, and each such change raises its version.
 //!    Who reads believes what was read only if the bucket was unlocked before, and its word is the
 //!    same after.
-//! 2. Which bucket is a key's home changes only under the lock of its old home, and before that
-//!    lock is given back the new mapping is visible and the entry stands in its new place. Who
-//!    reads or locks a bucket makes sure after that that it is still the home.
+//! 2. A key's home changes only under the lock of its old home. Before that lock is released, the
+//!    new mapping is visible and the entry is in its new place. A thread that reads or locks a
+//!    bucket checks afterwards that the bucket still is the key's home.
 //! 3. Whoever looks at buckets is pinned; memory that is nobody's home is given back after a grace
 //!    period.
 //! 4. No code of the caller runs while a bucket is locked, or while this thread is pinned.
@@ -64,7 +64,7 @@ use memory::{Error, ErrorKind};
 use store::Store;
 use store::{EVICTIONS, HITS, INSERTS, MISSES, REMOVED, REPLACED};
 
-/// A compact cache.
+/// The configuration of a compact cache.
 #[derive(Clone, Debug)]
 pub struct CompactConfig {
     /// Its name in statistics.
@@ -116,9 +116,9 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
     /// Makes an empty one. May take slabs away: not to be called from a [`memory::Lifecycle`].
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for sizes out of range, [`ErrorKind::System`] where no address space
-    /// is to be had, and [`ErrorKind::OutOfMemory`] where the cache has no memory for it: its items
-    /// are held, or its limit is below that.
+    /// [`ErrorKind::Config`] if a size is out of range, [`ErrorKind::System`] if the system refuses
+    /// the address space, and [`ErrorKind::OutOfMemory`] if the cache cannot free enough memory:
+    /// its items are held, or its limit is too low.
     pub fn new(cache: &Cache, config: CompactConfig) -> Result<Self, Error> {
         let max_memory = config.max_memory.unwrap_or_else(|| cache.max_memory()).max(config.memory);
         let [buckets, max_buckets] = [config.memory, max_memory].map(buckets_of::<K, V>);
@@ -139,7 +139,8 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
             self.store.count(MISSES, 1);
             return None;
         };
-        // Where another thread writes to the bucket, this use is forgotten rather than waited for.
+        // If another thread has changed the bucket, or is changing it, the entry is not promoted:
+        // that is cheaper than to wait.
         if place.number >= Self::FORM.entries / 2
             && let Some(mut locked) = place.bucket.try_lock(place.head)
         {
@@ -166,7 +167,8 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
         self.put(key, value, true)
     }
 
-    /// Sets the value of `key` unless it has one, which is returned then. No use of that.
+    /// Sets the value of `key` if it has none. Otherwise returns the value that it has, which does
+    /// not count as a use.
     pub fn insert(&self, key: &K, value: &V) -> Option<V> {
         self.put(key, value, false)
     }
@@ -218,7 +220,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
         }
     }
 
-    /// Makes the value of `key` `new` where it is `old`; `None`: it is not.
+    /// Replaces the value of `key` by `new` if it is `old`, and returns `old`; `None` if it is not.
     pub(crate) fn exchange(&self, key: &K, old: Option<V>, new: Option<V>) -> Updated<V> {
         let _pinned = host::pins(&self.cache).pin();
         let mut locked = self.store.lock(bytes_of(key));
@@ -280,13 +282,13 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
         Entries { of: self, next: 0, ready: VecDeque::new() }
     }
 
-    /// Changes its memory, on the calling thread, while it is used. What does not fit any more
-    /// leaves by the order of use. May take slabs away: not to be called from a
-    /// [`memory::Lifecycle`].
+    /// Changes the memory of the compact cache while it is in use, on the calling thread. Evicts
+    /// the least recently used entries of buckets that become too full. May take slabs from pools,
+    /// so do not call it from a [`memory::Lifecycle`].
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for less than a bucket or more than [`CompactConfig::max_memory`];
-    /// [`ErrorKind::OutOfMemory`] where the cache has no memory for it. Then it is as it was.
+    /// [`ErrorKind::OutOfMemory`] if the cache has no memory for it. The size is then unchanged.
     pub fn resize(&self, memory: ByteSize) -> Result<(), Error> {
         let buckets = buckets_of::<K, V>(memory)?;
         if buckets > self.store.max_buckets {
@@ -307,7 +309,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
     /// Walks everything and checks that each entry is where it is looked for. For tests, at rest.
     ///
     /// # Panics
-    /// Where it is not, or where the counters do not count the entries.
+    /// If an entry is in a wrong bucket, or the counters do not match the number of entries.
     pub fn validate(&self) {
         assert_eq!(self.store.validate(), self.stats().entries, "the counters count the entries");
     }

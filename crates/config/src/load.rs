@@ -25,9 +25,9 @@ pub struct Override {
 }
 
 impl Override {
-    /// Parses the setting in `assignment`, which is `NAME=VALUE` as given to `--set`. NAME ends at
-    /// the first `=` before which there is the name of a setting, as an entry may have one in its
-    /// name; or else at the first of all.
+    /// Parses `assignment`, which is `NAME=VALUE` as given to `--set`. As the name of an entry may
+    /// contain `=`, NAME ends at the first `=` that follows the name of a known setting; if there
+    /// is none, at the first `=`.
     ///
     /// # Errors
     /// If there is no `=`.
@@ -48,19 +48,20 @@ impl Override {
 /// The settings of the command line, which override the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// The addresses to listen on, in place of the listeners of the file; the first pool is served
-    /// there.
+    /// The addresses to listen on, which replace the listeners of the file. Their clients use the
+    /// first pool.
     pub listen: Vec<Listen>,
     /// Single settings, the later over the earlier.
     pub settings: Vec<Override>,
-    /// Why other words are not valid settings: mistakes, to be reported with those of the file.
+    /// Errors of `--set` arguments that are not settings, to be reported with those of the file.
     pub mistakes: Vec<String>,
 }
 
 /// The findings of a check of a configuration against the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Why it cannot work here, each beginning with the name of its setting.
+    /// Reasons why the configuration cannot work on this machine, each with its setting's name
+    /// first.
     pub problems: Vec<String>,
     /// Warnings about settings that can work but are probably not intended.
     pub warnings: Vec<String>,
@@ -86,8 +87,8 @@ pub struct Loaded {
     pub warnings: Vec<String>,
 }
 
-/// The configuration from `file` (or defaults without one), the process environment and `flags`,
-/// the later over the earlier; checked, also by `survey`.
+/// Loads the configuration from `file` (if any), the process environment and `flags`. Later ones
+/// override earlier ones, and all override the defaults. Checks the result, also with `survey`.
 ///
 /// # Errors
 /// [`ErrorKind::Config`] if the file cannot be read, a setting is unknown, of the wrong type or out
@@ -229,7 +230,7 @@ pub(super) fn apply(config: &Config, setting: &Override) -> Result<Config, Error
     })
 }
 
-/// Why a setting of a list's entry cannot be set.
+/// Returns the message for a setting of an entry that does not exist, with the entries that do.
 fn no_slot(config: &Config, path: &str) -> String {
     let names: Vec<&str> = match path.split('.').next() {
         Some("listener") => config.listeners.iter().map(|it| it.name.as_str()).collect(),

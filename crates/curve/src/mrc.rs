@@ -63,7 +63,7 @@ pub enum CurveError {
     Units,
 }
 
-/// The confidence in a curve: the data it was learnt from.
+/// The basis of a curve: the keys and requests that it was learnt from, and a bound on its error.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Confidence {
     /// Keys that the estimator tracks now.
@@ -76,9 +76,9 @@ pub struct Confidence {
     /// Requests since the estimator began, whatever their weight is now. Compared with `requests`,
     /// this shows how old the curve is.
     pub seen: u64,
-    /// A bound on the distance from the exact curve, averaged over sizes spread evenly up to the
-    /// size of all keys together, that 95 of 100 curves keep. In the median it is about 2.7 times
-    /// the true distance. 0 if unknown.
+    /// A bound on the curve's distance from the exact curve, which 95 of 100 curves keep. The
+    /// distance is averaged over sizes spread evenly up to the total size of all keys. The median
+    /// bound is about 2.7 times the true distance. 0 if unknown.
     pub error: f64,
 }
 
@@ -112,8 +112,8 @@ pub struct MissRatioCurve {
 
 impl MissRatioCurve {
     /// Creates a curve through `points`. A point at size 0 may be missing: the miss ratio is 1
-    /// there. If a miss ratio is higher than that of a smaller size, which noise can cause, the
-    /// lower one is kept.
+    /// there. If a point's miss ratio exceeds that of the point before it, which noise can cause,
+    /// it gets the miss ratio of that point.
     ///
     /// # Errors
     /// If there is no point, a miss ratio is not between 0 and 1, or sizes do not rise.
@@ -189,8 +189,8 @@ impl MissRatioCurve {
         left.miss_ratio + share * (right.miss_ratio - left.miss_ratio)
     }
 
-    /// The same as [`Self::miss_ratio`], searched from the point `near` rather than from the
-    /// middle, and the point at or before `size`, from which the next search may begin. Costs a
+    /// Returns [`Self::miss_ratio`], and the number of the point at or before `size`. The search
+    /// begins at the point `near`, usually the number that the previous search returned. Costs a
     /// step for each point between the two.
     pub fn miss_ratio_near(&self, size: f64, near: usize) -> (f64, usize) {
         let last = self.points.len() - 1;
@@ -248,7 +248,7 @@ impl MissRatioCurve {
     }
 }
 
-/// Misses saved per unit from `a` to `b`.
+/// Returns the misses per request that each further unit saves between `a` and `b`.
 fn falls(a: Point, b: Point) -> f64 {
     (a.miss_ratio - b.miss_ratio) / (b.size - a.size) as f64
 }

@@ -8,8 +8,8 @@
 
 use crate::looks::Looks;
 
-/// Names an item in a queue by its *place*, in the lower [`PLACE_BITS`] bits. The other bits may
-/// distinguish it from earlier items at that place. No two queued items have the same place.
+/// Names an item in a queue. The lower [`PLACE_BITS`] bits are its *place*, a number that no other
+/// queued item has. The other bits may tell the item from earlier items with that number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry(pub u32);
 
@@ -66,9 +66,9 @@ pub struct Queue {
     pub name: &'static str,
     /// Its number, as [`HitRule::apply_in`](crate::HitRule::apply_in) returns it.
     pub number: usize,
-    /// The number of its items; by counts that hits race with.
+    /// The number of its items; approximate, as hits change the counts without a lock.
     pub items: usize,
-    /// The time since the last use of its last item, in seconds, if the policy knows.
+    /// The seconds since the last use of the item at its eviction end, if the policy knows them.
     pub age_secs: Option<u32>,
     /// Its oldest item, if the policy does not know ages and finds it near the end.
     pub oldest: Option<Entry>,
@@ -89,7 +89,7 @@ pub(crate) enum Rule {
     Counted = 5,
 }
 
-/// The place of an item in the order of eviction: `at` of `of` items are evicted before it.
+/// The rank of an item in the order of eviction: `at` of `of` items are evicted before it.
 #[derive(Clone, Copy)]
 pub(crate) struct Rank {
     pub(crate) at: usize,
@@ -109,8 +109,8 @@ pub(crate) trait Queueing {
     /// The rule that hits follow under this policy.
     const RULE: Rule;
 
-    /// Returns the first policy bits of a new item, which decide its place, from the fingerprint of
-    /// its key.
+    /// Returns the initial policy bits of a new item, from the fingerprint of its key. They decide
+    /// the queue that it enters.
     fn admit(&mut self, fingerprint: u32) -> u8;
 
     /// Returns the new policy bits of an item that was queued before with these bits, in this
@@ -149,7 +149,8 @@ pub(crate) trait Queueing {
         None
     }
 
-    /// Returns the same of the item that would be next if `items` others were gone.
+    /// Returns the seconds since the last use of the item that would be evicted next after `items`
+    /// further evictions.
     fn projected_age_secs(&self, _items: usize, _now: u32) -> Option<u32> {
         None
     }

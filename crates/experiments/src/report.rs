@@ -32,7 +32,7 @@ impl Verdict {
     }
 }
 
-/// One thing that an experiment looks at.
+/// A figure or statement of an experiment, with the requirement on it, if there is one.
 ///
 /// ```
 /// use millpond_experiments::report::{Criterion, Verdict};

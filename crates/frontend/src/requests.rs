@@ -1,10 +1,11 @@
 //! The log of requests: the requests for a sample of keys, in lines that `millpond bench replay`
 //! and `millpond curve` read.
 //!
-//! Keys are sampled by their hash, and every request for a sampled key is logged. The requests
-//! between two for one key are then a sample of all requests between them, so that a replay in as
-//! small a part of the memory finds what the whole would (Waldspurger et al., "Efficient MRC
-//! Construction with SHARDS", FAST 2015). A sample of single requests would not have this property.
+//! Keys are sampled by their hash, and every request for a sampled key is logged. So what is logged
+//! between two requests for one key is a sample of all requests between these two. A replay of the
+//! log in memory scaled down by the same factor has about the hit ratio of all requests
+//! (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015). A sample of single
+//! requests would not have this property.
 //!
 //! Invariants:
 //! 1. No worker waits. Each has a buffer of its own of fixed size; a request that finds it full, or
@@ -34,12 +35,12 @@ use writer::{Output, Writer};
 
 use crate::log::Seldom;
 
-/// The treatment of files that are written to, if their settings stay as they are.
+/// The treatment of log files by a change of the configuration that does not change their settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Files {
-    /// They are written on: no request waits for a disk because another setting is changed.
+    /// They stay open, so that no request waits for a disk because another setting changed.
     Keep,
-    /// They are opened anew, as they may have been moved away.
+    /// They are reopened, because log rotation may have moved them away.
     Reopen,
 }
 
@@ -158,11 +159,12 @@ impl RequestLog {
         }
     }
 
-    /// Logs as `wanted` says from now on, in a file that is opened anew: one that was moved away
-    /// stays as it is.
+    /// Applies the settings `wanted` and reopens the file; a file that was moved away stays as it
+    /// is. Does nothing with [`Files::Keep`] if these settings are already in force.
     ///
     /// # Errors
-    /// [`ErrorKind::System`] if the file cannot be opened: nothing is logged then.
+    /// [`ErrorKind::System`] if the file cannot be opened, and the present log continues; or if the
+    /// thread cannot be started, and nothing is logged.
     pub fn apply(self: &Arc<Self>, ledger: &Ledger, wanted: &Watch, files: Files) -> Result<(), Error> {
         if files == Files::Keep && is_same(&lock(&self.applied), wanted) {
             return Ok(());

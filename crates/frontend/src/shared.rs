@@ -71,8 +71,8 @@ pub struct Shared {
     connection_ids: AtomicU64,
     /// True once the server stops.
     pub draining: AtomicBool,
-    /// Held by the worker that accepts, so that a spare descriptor that one gives up is not taken
-    /// by another.
+    /// Held while a worker accepts. A worker without a free descriptor also holds it while it gives
+    /// up its spare one, so that no other worker accepts with that descriptor.
     accepting: Mutex<()>,
     /// The order to the maintenance thread.
     pub maintenance: Maintenance,
@@ -96,9 +96,9 @@ pub struct Shared {
     pub latencies: RequestLatencies,
     /// The start of the server, Unix seconds.
     pub started_secs: u32,
-    /// Of HTTP on a port of the cache.
+    /// Limits how often HTTP on a port of the cache is logged.
     warns_of_http: Seldom,
-    /// Of a handshake of TLS that has failed.
+    /// Limits how often a TLS failure is logged as a warning.
     warns_of_tls: Seldom,
 }
 
@@ -118,7 +118,7 @@ impl Shared {
         let requests = Arc::new(RequestLog::new(clock.clone(), workers.len()));
         let tracing = Arc::new(Tracing::new(clock.clone(), workers.len()));
         let outlives = !config.shared_memory.as_os_str().is_empty();
-        // No process gives out more than one a nanosecond.
+        // Above all tokens of an earlier process, which gave out less than one per nanosecond.
         let first_cas = if outlives { clock.unix_nanos() } else { 0 };
         budget.set_limit(settings.max_connection_memory_bytes);
         Self {
@@ -182,7 +182,8 @@ impl Shared {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts `config` in force for what asks for it; workers are told by message.
+    /// Replaces the configuration, and the settings that follow from it. Workers keep copies of
+    /// them, so the caller must send [`Message::Reload`](crate::mailbox::Message::Reload).
     pub fn set_config(&self, config: Config) {
         let settings = Settings::new(&config);
         self.budget.set_limit(settings.max_connection_memory_bytes);
@@ -200,13 +201,13 @@ impl Shared {
         *self.directory.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(directory);
     }
 
-    /// Those who have left the directory and are not gone.
+    /// Returns the tenants and pools that are no longer in the directory but still have connections
+    /// or memory.
     pub fn departing(&self) -> MutexGuard<'_, Departing> {
         self.departing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has statistics for clients begin at zero: those of the client's tenant, where there are
-    /// several, as those of others are not its to reset.
+    /// Resets the counters that clients of `tenant` may see: those of [`Self::each_seen`].
     pub fn reset_counters(&self, tenant: &Arc<Tenant>) {
         self.each_seen(tenant, ListenerCounters::reset);
     }
@@ -231,8 +232,8 @@ impl Shared {
         }
     }
 
-    /// Reports a handshake that has failed: as a warning at most once a minute, else for
-    /// debugging.
+    /// Logs a TLS failure of a client: as a warning at most once a minute, otherwise at debug
+    /// level.
     pub fn tell_of_tls(&self, info: &ConnectionInfo, error: &rustls::Error) {
         let (listener, peer) = (&info.listener.name, &info.peer);
         if self.warns_of_tls.is_due(self.clock.monotonic_nanos()) {
@@ -252,8 +253,8 @@ impl Shared {
         self.directory().tenants.len() > 1
     }
 
-    /// Looks at the counters that a client may see: those of its own tenant where there are
-    /// several, else at all.
+    /// Calls `look` with the counters that clients of `tenant` may see: the tenant's own if several
+    /// tenants share the server, otherwise all.
     pub fn each_seen(&self, tenant: &Arc<Tenant>, mut look: impl FnMut(&ListenerCounters)) {
         if self.is_shared() {
             let accounts = self.listeners.iter().filter_map(|listener| listener.accounts.account_of(tenant));
@@ -263,7 +264,7 @@ impl Shared {
         }
     }
 
-    /// The sum of what `of` reads of them.
+    /// Returns the sum of `of` over the counters that clients of `tenant` may see.
     pub fn seen_by(&self, tenant: &Arc<Tenant>, of: impl Fn(&ListenerCounters) -> u64) -> u64 {
         let mut sum = 0;
         self.each_seen(tenant, |counters| sum += of(counters));

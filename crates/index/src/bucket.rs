@@ -8,8 +8,9 @@
 //! then     12 pointers of 4 bytes
 //! ```
 //!
-//! Spilled entries have this bucket as their home but lie in a later one. The reach is the distance
-//! of the farthest that they may lie at, in buckets.
+//! A tag is 8 bits of the key's hash, so that most other keys are rejected without reading their
+//! items. Spilled entries have this bucket as their home but lie in a later one. The reach is an
+//! upper bound of their distance, in buckets.
 //!
 //! Invariants (of `Index`): 2, slots change only under this bucket's lock. While a bucket is locked
 //! only the holder writes to it, so the holder may use plain stores.
@@ -54,7 +55,7 @@ impl Meta {
         self.0 & LOCK != 0
     }
 
-    /// Greatest distance of spilled entries, in buckets.
+    /// Upper bound of the distance of spilled entries, in buckets.
     #[inline]
     pub fn reach(self) -> u32 {
         ((self.0 & REACH) >> REACH_SHIFT) as u32
@@ -156,7 +157,7 @@ impl Bucket {
         }
     }
 
-    /// Releases the lock; `changed` raises the version.
+    /// Releases the lock. Raises the version if `changed` is true.
     #[inline]
     pub fn unlock(&self, changed: bool) {
         let word = self.words[1].load(Ordering::Relaxed);
@@ -191,7 +192,8 @@ impl Bucket {
         word.store(bits & !(0xff << shift) | u64::from(tag) << shift, Ordering::Release);
     }
 
-    /// Records an entry that was put `distance` buckets further. The caller holds the lock.
+    /// Records that an entry of this home was put `distance` buckets behind it. The caller holds
+    /// the lock.
     pub fn note_spilled(&self, distance: u32) {
         let word = self.words[1].load(Ordering::Relaxed);
         let meta = Meta(word);

@@ -5,9 +5,10 @@
 //! advances that time. So one atomic word can hold the bucket of many threads, and no timer has to
 //! fill it.
 //!
-//! Tokens are taken after a turn, because its cost is unknown before. A bucket may owe tokens, and
-//! is then empty for longer. The rate holds on average; at any moment the excess is at most the
-//! tokens taken at once from a bucket that was not empty.
+//! Tokens are taken after a turn (one pass over a connection), because its cost is unknown before
+//! it. A bucket may therefore owe tokens, and then stays empty for longer. The rate holds on
+//! average. At any moment, consumption exceeds rate and burst by at most one take from a bucket
+//! that was not empty.
 //!
 //! # Two buckets
 //! [`Rate`] and [`TokenBucket`](crate::TokenBucket) admit the same at a constant rate, as a test
@@ -18,7 +19,8 @@
 //! |---|---|---|
 //! | asks | whether there is anything, before the cost is known | when a known cost fits |
 //! | state | one integer, shared by threads without a lock | units and a time, of one owner |
-//! | a new rate | keeps a debt as time, which the state is | keeps a debt in units, as HARE's shares change every second |
+//! | a new rate | keeps a debt as time, which the state is | keeps a debt in units, as HARE's
+//! shares change every second |
 //!
 //! One value for both would either put two words behind a lock on the server's path or lose
 //! fractions of a unit in the simulator, and with them the repeatability of its figures.

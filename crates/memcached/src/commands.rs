@@ -62,7 +62,7 @@ pub(super) enum Removed {
     Exists,
 }
 
-/// An end as the engine takes it.
+/// Converts an expiry time (Unix seconds; `None` is never) for the engine.
 pub(super) fn engine_expiry(expires_at: Option<u32>) -> millpond::Expiry {
     expires_at.map_or(millpond::Expiry::Never, millpond::Expiry::At)
 }
@@ -101,7 +101,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// An item with a compare-and-swap token, which one gets when it is first asked for.
+    /// Returns the item with a compare-and-swap token, which an item gets when a client first asks
+    /// for it; without one if it could not be added.
     pub(super) fn tagged(&self, item: ReadHandle<'c>) -> ReadHandle<'c> {
         let (Ok(item) | Err(item)) = self.keys().give_tag(item, || self.shared.next_cas());
         item
@@ -115,13 +116,14 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// Returns the compare-and-swap token of a value to be told to a client. One that was replaced
-    /// or removed before it got a token is told one that no item has.
+    /// Returns the compare-and-swap token of a value, for the reply. If the item was replaced or
+    /// removed before it got a token, returns a new token, which no item has.
     pub(super) fn cas_of(&self, value: &Value<'_, 'c>) -> u64 {
         value.cas().unwrap_or_else(|| self.shared.next_cas())
     }
 
-    /// For how long what ends then lives; at least 1, as 0 is for ever in traces.
+    /// Returns the time to live in seconds, for the request log; `None` if it is unlimited. It is
+    /// at least 1, because 0 means unlimited in traces.
     pub(super) fn ttl_secs(&self, exptime: Exptime) -> Option<u32> {
         match exptime.expiry(self.now_secs) {
             Expiry::Never => None,
@@ -130,9 +132,9 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// Changes the expiration time of an item that was found, and removes it if that is past. What
-    /// has been stored in its place meanwhile keeps its own. Returns the item, or the copy of it
-    /// that is in its place.
+    /// Sets the expiration time of an item that was found, or removes the item if that time is
+    /// past. An item stored under the key meanwhile keeps its own time. Returns the item, or the
+    /// copy that has replaced it.
     pub(super) fn set_end(&self, item: ReadHandle<'c>, end: EndsAt) -> ReadHandle<'c> {
         let set = |item: ReadHandle<'c>| match end {
             EndsAt::Later(expires_at) => self.keys().touch_item(item, engine_expiry(expires_at)),
@@ -291,7 +293,7 @@ impl<'c> Commands<'_, 'c> {
     /// `cache_memlimit`.
     pub(super) fn set_memory(&mut self, mebibytes: u64) -> &'static [u8] {
         if self.shared.is_shared() {
-            return b"CLIENT_ERROR memory is shared by several tenants: it is the operator's to change\r\n";
+            return b"CLIENT_ERROR memory is shared by several tenants; only the operator can change it\r\n";
         }
         if mebibytes < 8 {
             return WireError::MemlimitTooSmall.as_bytes();
@@ -315,9 +317,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// Removes what is stored under the key of a storage command that was refused for its size, so
-    /// that nobody goes on reading the old value. As memcached, only where the command would have
-    /// replaced whatever there is.
+    /// Removes the item under the key of a storage command that was refused for its size, so that
+    /// no client reads the old value any more. As in memcached, only for `set` and `ms`.
     pub(super) fn forget_refused(&mut self, header: &StoreHeader<'_>) {
         if header.command == StoreCommand::Set || header.meta.is_some() {
             self.with_key(header.key, |commands, key| commands.keys().remove(key));

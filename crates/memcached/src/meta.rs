@@ -68,8 +68,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// The item, and what was so of it before it was found. With `u` it is looked at without being
-    /// counted as used.
+    /// Returns the item and, if a flag asks for it, its state before this lookup. With flag `u`,
+    /// the lookup does not count as a use.
     fn find_for_meta(&mut self, key: &[u8], flags: &MetaFlags<'_>) -> (Option<ReadHandle<'c>>, Before) {
         let before =
             |item: &ReadHandle<'_>| Before { fetched: item.was_fetched(), last_access: item.last_access() };
@@ -125,7 +125,7 @@ impl<'c> Commands<'_, 'c> {
                 EndsAt::Past => Some(self.now_secs),
             };
             let cas = flags.new_cas().unwrap_or_else(|| self.shared.next_cas());
-            // Whoever is to recache it compares tokens, as a rule.
+            // The client that recaches it compares tokens, as a rule.
             let options = self.options((expires_at, 0), (cas, true), 0);
             let mut item = self
                 .shared
@@ -161,8 +161,8 @@ impl<'c> Commands<'_, 'c> {
         self.write_hit(key, request.key.is_base64(), flags, Value::Held(item), told, output);
     }
 
-    /// Carries out, in the order of the flags, those that change the item or depend on how it is at
-    /// that point.
+    /// Applies, in their order, the flags that change the item or depend on its present state, and
+    /// decides whether this client is to recache the item.
     fn tell(&self, mut item: ReadHandle<'c>, flags: &MetaFlags<'_>, created: bool) -> (ReadHandle<'c>, Told) {
         let mut told = Told::default();
         let mut expires_at = item.expires_at();
@@ -277,8 +277,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// The copy of `old` that `I` (stale) or `x` (without its value) puts in its place; nothing
-    /// where it has ended then.
+    /// Returns the copy that replaces `old`: stale with flag `I`, without its value with flag `x`.
+    /// `None` if the copy would be expired already.
     fn invalidated(
         &mut self,
         key: &[u8],
@@ -296,7 +296,7 @@ impl<'c> Commands<'_, 'c> {
         let cas = flags.new_cas().unwrap_or_else(|| self.shared.next_cas());
         let (value, client_flags): (&[u8], u32) =
             if flags.remove_value() { (&[], 0) } else { (old, old.client_flags()) };
-        // Who invalidates an item goes by tokens.
+        // Clients that invalidate items compare tokens, so the copy has one at once.
         let options = self.options((expires_at, client_flags), (cas, true), value.len());
         let mut new = self
             .shared

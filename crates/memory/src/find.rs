@@ -26,13 +26,13 @@ use crate::watch::Timed;
 /// Number of look-ups of a batch that are under way at once.
 const BATCH: usize = 16;
 
-/// In the place of a key's hash, where a whole batch is meant.
+/// Passed instead of a key's hash for a measurement of a whole batch.
 const NO_KEY: u64 = 0;
 
 /// A key space: look-ups and removals by key. Made by [`Cache::keys`].
 ///
-/// It ends with the pool that it was asked for: once that was removed, nothing is found, removed or
-/// flushed by it any more, whoever has the pool's number then.
+/// It is valid until the pool that it was made for is removed. After that it finds, removes and
+/// flushes nothing, even if another pool has received that pool's number.
 #[derive(Clone, Copy)]
 pub struct Keys<'c> {
     cache: &'c Cache,
@@ -42,8 +42,8 @@ pub struct Keys<'c> {
 }
 
 impl Cache {
-    /// The key space of a pool: its own, or the shared one. Of a pool that does not exist, one in
-    /// which there is nothing.
+    /// Returns the key space of a pool: its own, or the shared one. If the pool does not exist, the
+    /// result finds nothing.
     ///
     /// ```
     /// # use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
@@ -135,10 +135,11 @@ impl<'c> Keys<'c> {
         }
     }
 
-    /// The item of `key`. Counts a hit or a miss and tells the eviction policy. Takes no lock.
+    /// Finds the item of `key`, counts a hit or a miss, and informs the eviction policy. A hit
+    /// takes no lock.
     ///
-    /// An item that has expired is a miss and is removed. While 16,382 handles of the item are
-    /// held, it is a miss too.
+    /// An expired item is removed and counts as a miss. So does an item of which 16,382 handles are
+    /// held; that item stays.
     #[inline]
     pub fn find(self, key: &[u8]) -> Option<ReadHandle<'c>> {
         let core = self.cache.core();
@@ -159,10 +160,10 @@ impl<'c> Keys<'c> {
         self.judge(hash, found)
     }
 
-    /// Calls `seen` with the item of `key`, in place, and returns what it returns. Counts a hit or
-    /// a miss and tells the eviction policy, as [`Self::find`]; unlike it, writes nothing to the
-    /// item's reference word, so that threads that read the same item do not wait for each other,
-    /// and the misses of successive finds overlap. The fastest way to read.
+    /// Calls `seen` with the item of `key`, in place, and returns its result. Counts a hit or a
+    /// miss and informs the eviction policy, as [`Self::find`] does. This is the fastest way to
+    /// read: it takes no reference, so that threads that read one item do not contend for its state
+    /// word, and the memory accesses of successive finds overlap.
     ///
     /// The item may be removed or replaced while `seen` reads it, but it stays as it was until
     /// `seen` returns. Inside `seen`, another call on the cache takes references.
@@ -209,7 +210,7 @@ impl<'c> Keys<'c> {
         }
     }
 
-    /// Looks up to [`BATCH`] keys up; `seen` is told the number and the hash of each.
+    /// Looks up at most [`BATCH`] keys. Calls `seen` for each, with its position, hash and item.
     #[inline]
     fn find_batch(self, keys: &[&[u8]], mut seen: impl FnMut(usize, u64, Option<Found<'_>>)) {
         let core = self.cache.core();
@@ -314,7 +315,8 @@ impl<'c> Keys<'c> {
             guard.protect(ptr.to_bits());
             // SAFETY: the item is protected, and then seen to be in the index.
             let ours = info.keyspace == self.id && item.state().is_indexed() && unsafe { item.has_key(key) };
-            // Invariant 5 of `pools`.
+            // Checked after the item was seen: it could be that of a later pool with the same
+            // number (invariant 5 of `pools`).
             (ours && !self.is_gone()).then_some((ptr, item, info))
         })
     }
@@ -337,8 +339,8 @@ impl<'c> Keys<'c> {
         // SAFETY: the item is protected until `guard` is dropped.
         if unsafe { core.is_dead(item, space) || item.is_long() } {
             drop(guard);
-            // Clears it away, and finds what may have come in its place; or holds it, and with it
-            // the links that a long value lies in.
+            // Removes a dead item, and repeats the search in case it was replaced. Of a long value
+            // it takes a reference, which keeps the links of the value as well.
             return self.find_hashed(hash, key).map(|found| seen(found.found()));
         }
         // SAFETY: as above.
@@ -367,8 +369,9 @@ impl<'c> Keys<'c> {
         class.counters.add(HITS + queue.get(), 1);
     }
 
-    /// Finds the item and takes a reference. The caller has pinned, and drops the items of other
-    /// keys that were met after that: the last handle of an item may call the embedder.
+    /// Finds the item and takes a reference. The caller has pinned. Handles of items with another
+    /// key (hash collisions), or of a removed pool, are added to `strangers`. The caller drops them
+    /// after it has unpinned, since dropping an item's last handle may call the embedder.
     #[inline]
     fn look_up(
         self,

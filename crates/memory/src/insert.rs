@@ -16,12 +16,13 @@ use crate::watch::{EventKind, EventResult, Timed, gone_for};
 /// Buckets of the index that an insertion moves while the index grows: enough to be done before it
 /// fills up.
 const BUCKETS_PER_INSERT: u32 = 4;
-/// Buckets that an insertion moves, and how often, if its home in a growing index is full, before
-/// it has another item make room.
+/// If an insertion finds its home full and the index can grow, it moves this many buckets at a
+/// time, at most [`MOST_GROWN_ON`] times, before it evicts an item of that home.
 const BUCKETS_AT_ONCE: u32 = 256;
 const MOST_GROWN_ON: u32 = 64;
 
-/// An item goes into the cache that it was allocated in, whichever the method is called on.
+/// A method that is called on another cache than the one that allocated the item inserts it into
+/// the latter; only [`Self::replace_matching`] refuses.
 impl Cache {
     /// Makes an item visible, in the place of the one that its key has. Returns handles of it and
     /// of the one it replaced. Where neither is wanted, [`Self::put`] is cheaper.
@@ -66,8 +67,8 @@ impl Cache {
     /// compare-and-swap by identity, safe because `old` is held and so cannot be reused.
     ///
     /// # Errors
-    /// The item, unchanged, where `old` was replaced, removed, evicted or flushed, has expired, has
-    /// another key, or is an item of another cache; also where `item` is.
+    /// Returns `item`, unchanged, if `old` was replaced, removed, evicted or flushed, has expired
+    /// or has another key; also if `old` or `item` belongs to another cache.
     pub fn replace_matching<'c>(
         &'c self,
         old: &ReadHandle<'_>,
@@ -78,8 +79,8 @@ impl Cache {
             return Err(item);
         }
         let space = core.keyspace(core.arena.info_of(item.ptr()).keyspace);
-        // What was made of an item that is flushed meanwhile must not outlive it: either `item` was
-        // stamped before the flush, and goes with it, or the flush is seen here. SAFETY: `old`
+        // A copy of an item that is flushed meanwhile must not survive the flush. Either `item` was
+        // created before the flush, which then covers it, or the flush is seen here. SAFETY: `old`
         // holds a reference.
         let is_gone = || unsafe { core.is_dead(old.item(), space) };
         let verdict = |found: Option<ItemPtr>| {
@@ -185,8 +186,8 @@ impl Core {
                     if rounds > 0 && self.index.can_spread() {
                         rounds -= 1;
                         drop(guard);
-                        // Evicts to make room for it on the bill, which takes the locks of other
-                        // buckets.
+                        // `guard` is dropped, as growth may evict to make room in the ledger, and
+                        // an eviction locks other buckets.
                         if !self.index.is_growing() {
                             self.begin_growth();
                         }
@@ -197,8 +198,9 @@ impl Core {
                     continue;
                 }
             }
-            // Only now may a reader that still sees the old item find it gone: it will look again.
-            // Another thread may be evicting the old item, and then sees to the rest.
+            // The old item is unlinked only after the slot points to the new one: a reader that
+            // fails to acquire the old one retries, and finds the new one. If another thread is
+            // evicting the old item, `unindex` returns false and that thread retires it.
             let old = old.filter(|old| self.arena.item(*old).0.state().unindex());
             drop(guard);
             self.enqueue(new, info);
@@ -238,8 +240,8 @@ impl Core {
             // SAFETY: the caller's duty.
             unsafe { self.note_item(EventKind::Touch, self.hash_of_item(ptr), ptr) };
         }
-        // An entry in the wheel that comes too early moves when it is due; one that comes too late
-        // does not do.
+        // A wheel entry that is due too early is moved when it comes due. One that is due too late
+        // would keep the expired item in memory, so the item is queued again.
         if after != 0 && (before == 0 || after < before) {
             let (item, info) = self.arena.item(ptr);
             // SAFETY: the caller's duty.
@@ -248,8 +250,8 @@ impl Core {
         }
     }
 
-    /// Does so if it still expires at `from`, both Unix seconds, 0 for never. The caller holds a
-    /// reference.
+    /// Changes an item's expiry time to `to` if it still is `from`. Both are Unix seconds; 0 =
+    /// never. The caller holds a reference.
     pub(crate) fn change_expiry_from(&self, ptr: ItemPtr, field: &AtomicU32, from: u32, to: u32) {
         let is_changed =
             from != to && field.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok();
@@ -261,8 +263,8 @@ impl Core {
         }
     }
 
-    /// Counts an item that this thread has unindexed, and gives the reference that came with that
-    /// back unless it is to be kept. The item's entry leaves the queue when its chunk is freed.
+    /// Counts an item that this thread has unindexed. Drops the reference that `unindex` gave,
+    /// unless `keep` is true. The item's queue entry stays until its chunk is freed.
     pub(crate) fn retire(&self, ptr: ItemPtr, cause: RemovalCause, keep: bool) {
         self.check_unpinned();
         let (item, info) = self.arena.item(ptr);
@@ -274,7 +276,7 @@ impl Core {
         }
         // SAFETY: this thread holds the reference that `unindex` gave it.
         let class = unsafe { self.class_of(info) };
-        // When it was made matters only where it was not the caller's doing.
+        // Only the statistics of evictions and expirations need the time: others read no clock.
         let by_itself = matches!(cause, RemovalCause::Evicted | RemovalCause::Expired);
         let mut gone = Gone::default();
         // SAFETY: as above.
@@ -304,15 +306,15 @@ impl Core {
         removed
     }
 
-    /// Evicts the item of some entry near a full home, so that another fits in.
+    /// Evicts the item of an entry that lies in a full home, so that a new entry fits in.
     pub(crate) fn make_room(&self, guard: Guard<'_>) {
         if let Some(victim) = self.displace(guard) {
             self.retire(victim, RemovalCause::Evicted, false);
         }
     }
 
-    /// Takes the item of some entry near a full home out of the index: one that the embedder wants
-    /// to keep only if there is no other. The caller retires it.
+    /// Takes the item of an entry that lies in a full home out of the index: one that the embedder
+    /// wants to keep only if there is no other. The caller retires it.
     pub(crate) fn displace(&self, mut guard: Guard<'_>) -> Option<ItemPtr> {
         let others = guard.home().find(|slot| self.gives_way(guard.ptr(*slot)));
         let slot = others.or_else(|| guard.home().next())?;
@@ -350,7 +352,7 @@ impl Core {
         self.index.begin_growth(expected)
     }
 
-    /// Lets the index grow by more than an insertion's share, waiting for who is at it.
+    /// Moves more buckets than an insertion's share. Waits for a thread that is moving buckets.
     #[cold]
     fn grow_index_on(&self) {
         for ptr in self.move_buckets(BUCKETS_AT_ONCE, true) {
@@ -358,8 +360,9 @@ impl Core {
         }
     }
 
-    /// Has the index move buckets, and waits for another thread that is at it or leaves it to that.
-    /// The caller retires those items that found no place.
+    /// Moves up to `buckets` buckets of a growing index. If another thread is moving buckets, waits
+    /// for it if `waits` is true, and otherwise moves none. The caller retires the returned items,
+    /// which found no place.
     fn move_buckets(&self, buckets: u32, waits: bool) -> Vec<ItemPtr> {
         // SAFETY: the index asks about items in buckets that it has locked.
         let hash_of = |ptr| unsafe { self.hash_of_item(ptr) };

@@ -1,10 +1,10 @@
 //! Values of a different owner: a cache in front of a database, a service, a computation.
 //!
-//! A [`Loader`] answers from the cache, and where the cache has nothing fresh it runs the caller's
-//! loader – once per key, however many ask at the same time (*single flight*). What it does beside
-//! that: stale values are returned at once while one caller loads them anew; a wait for another
-//! caller's loader has an end; a loader's error, panic or cancelled future wakes all who wait; that
-//! there is no value can be remembered too.
+//! A [`Loader`] answers from the cache. If the cache has nothing fresh, it runs the caller's
+//! loader: once per key, however many callers ask at the same time (*single flight*). In addition,
+//! stale values are returned at once while one caller reloads them; waiting for another caller's
+//! loader is limited in time; a loader's error, panic or cancelled future wakes all waiting
+//! callers; and the absence of a value can be cached too.
 //!
 //! ```
 //! use millpond::{Cache, CacheConfig, LoadOptions, Loaded, Loader, PoolConfig};
@@ -34,13 +34,13 @@
 //! 2. A loaded value never takes the place of what was written while it was loaded, nor comes back
 //!    after a removal. This is the lease of Nishtala et al., "Scaling Memcache at Facebook", NSDI
 //!    2013, section 3.2.1. Where the paper's server hands a token out and checks it when the value
-//!    comes, the cache here compares identities: a value that was loaded for want of an item goes
-//!    in by [`crate::Cache::insert`], which refuses where there is one; one that was loaded for a
-//!    stale item by [`crate::Cache::replace_matching`], which refuses where that item is no longer
-//!    the key's. A removal of a key *without* item leaves no trace in the cache, nor does a flush;
+//!    comes, the cache here compares identities. A value loaded because there was no item is stored
+//!    by [`crate::Cache::insert`], which fails if there is one now. A value loaded for a stale item
+//!    is stored by [`crate::Cache::replace_matching`], which fails if the key has another item now.
+//!    A removal of a key *without* item leaves no trace in the cache, nor does a flush;
 //!    [`Loader::remove`], [`Loader::flush`] and [`Loader::put`] therefore also make the key's
-//!    flight void. Whoever writes past them in the middle of a load is noticed only by what is in
-//!    the cache when the load ends.
+//!    flight void. A write or removal that bypasses the loader is detected only if the key's item
+//!    differs when the load ends.
 //! 3. No lock is held while a loader runs.
 
 mod asynchronous;
@@ -103,7 +103,7 @@ impl fmt::Debug for Loader {
     }
 }
 
-/// A job to be run elsewhere: a load anew of a stale value.
+/// A job that reloads a stale value, to be run on another thread.
 pub type Job = Box<dyn FnOnce() + Send + 'static>;
 
 impl Loader {
@@ -121,9 +121,9 @@ impl Loader {
         Self::made(cache, pool, bits, None)
     }
 
-    /// The same with a negative cache: what a loader found to be absent is noted there, in the
-    /// place of an item, and asked for where the cache has no item. The loader voids what it stores
-    /// or removes; whoever writes past it calls [`NegativeCache::void`].
+    /// Creates a loader that records absent keys in a negative cache rather than as items, and
+    /// consults it if the cache has no item. The loader voids the negative entry of each key that
+    /// it stores or removes; code that writes without the loader calls [`NegativeCache::void`].
     pub fn with_negative_cache(cache: &Cache, pool: PoolId, negative: &NegativeCache) -> Self {
         Self::made(cache, pool, ABSENT_MARK, Some(negative.clone()))
     }
@@ -143,16 +143,19 @@ impl Loader {
     /// The value of `key`: from the cache, from another caller's loader, or from `load`, which is
     /// run at most once, on the calling thread.
     ///
-    /// Where the cache has a stale value, one caller loads it anew, and waits for that; all others
-    /// get the stale value at once. [`Self::get_or_spawn`] lets nobody wait.
+    /// If the cache has a stale value, one caller reloads it and waits for the result; all others
+    /// get the stale value at once. With [`Self::get_or_spawn`] no caller waits for a reload.
     ///
     /// # Errors
-    /// [`LoadError::Failed`] where the loader failed, [`LoadError::Panicked`] and
-    /// [`LoadError::TimedOut`] where another caller's did; none of them where there is a stale
-    /// value or a fallback. [`LoadError::Failed`] also where the cache has nothing and could not
-    /// keep what is loaded, so that nothing is: with [`crate::ErrorKind::KeyLength`] for an invalid
-    /// key, and [`crate::ErrorKind::NoSuchPool`] where the pool was removed. A value that finds no
-    /// room is given to its callers all the same.
+    /// - [`LoadError::Failed`] if the loader, this caller's or the one waited for, returned an
+    ///   error;
+    /// - [`LoadError::Panicked`] or [`LoadError::TimedOut`] if another caller's loader panicked, or
+    ///   ran longer than this caller waits;
+    /// - [`LoadError::Failed`] before any load, with [`crate::ErrorKind::KeyLength`] for an invalid
+    ///   key and [`crate::ErrorKind::NoSuchPool`] if the pool was removed.
+    ///
+    /// A stale value or a fallback is returned instead of the errors of a load. A value for which
+    /// the cache has no room is returned, but not stored.
     ///
     /// # Panics
     /// Where `load` does. Those who wait for it get [`LoadError::Panicked`], and the loader goes on
@@ -221,11 +224,11 @@ impl Loader {
         }
     }
 
-    /// Removes `key`, after its owner has changed it. What was being loaded meanwhile is given to
-    /// those who wait for it and is not stored; who asks from now on gets what is loaded from now
-    /// on. `false`: the cache had nothing.
+    /// Removes `key`, after its owner has changed it. A load in progress gives its value to the
+    /// callers that wait for it and does not store it; later callers start a new load. Returns
+    /// whether the cache had an item, or knew that there is no value.
     ///
-    /// Where it meets a load that is just being stored, it waits until that is done.
+    /// If a load is just being stored, waits until that is done.
     pub fn remove(&self, key: &[u8]) -> bool {
         self.inner.flights.void(key);
         let was_absent = self.void_negative(key);
@@ -249,7 +252,7 @@ impl Loader {
     /// As for [`Cache::allocate`]; then the key is removed, so that no older value stays.
     pub fn put(&self, key: &[u8], options: &LoadOptions, loaded: &Loaded) -> Result<(), crate::Error> {
         if let (None, Some(negative)) = (&loaded.value, &self.inner.negative) {
-            // Begun before the removal: a value that is put after that makes it void.
+            // The ticket is taken before the removal, so that a later put of a value voids it.
             let ticket = negative.begin(key);
             self.inner.flights.void(key);
             self.inner.cache.keys(self.inner.pool).remove(key);

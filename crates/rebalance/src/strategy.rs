@@ -17,7 +17,8 @@
 //! 1. No lock, clock, thread or I/O. Random choices come from a seed.
 //! 2. A victim has slabs and is not the receiver; the last slab of a class is taken only for
 //!    resizing.
-//! 3. The first round of a pool makes no decision, as there are no earlier counts to compare with.
+//! 3. The first round of a pool only records counts, as there are none to compare with. The
+//!    exception is [`Rebalancer::of_a_new_pool`].
 //!
 //! ```
 //! use millpond_rebalance::strategy::{ClassView, Counts, PoolView, Rebalancer, Strategy, TailAge};
@@ -160,8 +161,8 @@ pub struct Rebalancer {
 }
 
 impl Rebalancer {
-    /// Creates a rebalancer that takes slabs for failing allocations from the class with most slabs
-    /// if the strategy itself has no victim.
+    /// Creates a rebalancer. If allocations fail and the strategy has no victim, the class with
+    /// most slabs gives one.
     pub fn new(strategy: Strategy) -> Self {
         Self::with(strategy, VictimRule::default(), 0)
     }
@@ -178,7 +179,8 @@ impl Rebalancer {
         }
     }
 
-    /// The same for a new pool: allocations that fail before the first round count in it.
+    /// Prepares for a new pool: under [`Strategy::Base`], the first round already counts the
+    /// allocations that failed before it. No effect under other strategies.
     #[must_use]
     pub fn of_a_new_pool(mut self) -> Self {
         if self.strategy == Strategy::Base {

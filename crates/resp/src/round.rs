@@ -23,7 +23,8 @@ use super::listing::Listing;
 use super::timing::Gathered;
 use super::writer::{Failure, Writer};
 
-/// Threshold of the slow log below which lookups are timed one by one. Together they take less.
+/// If the threshold of the slow log is below this, lookups are timed one by one. Otherwise they are
+/// batched: a whole batch takes less than this.
 const MIN_GATHERED_NANOS: u64 = 1_000_000;
 /// Arguments that are gathered without an allocation.
 const FEW: usize = 8;
@@ -32,11 +33,11 @@ const FEW: usize = 8;
 pub(super) enum Done {
     /// It was answered.
     Yes,
-    /// It was, and the turn ends.
+    /// It was answered, and the turn ends.
     Ends(Next),
-    /// The key space is closed: it is to be asked again.
+    /// It was not executed, as the key space is closed or the key is another tenant's: retry it.
     Later,
-    /// The request is slow: it is to be asked again where nobody waits for it.
+    /// It was not executed, as it is slow: retry it on the thread for slow commands.
     Long,
 }
 
@@ -47,12 +48,13 @@ pub(super) struct Round<'a, 'c, 'i> {
     pub(super) incoming: &'a mut Option<Incoming<'c>>,
     pub(super) listing: &'a mut Option<Listing<'c>>,
     pub(super) commands: Commands<'a, 'c>,
-    /// The gate of the key space; nothing while this turn has closed it.
+    /// The pass of the key space's gate. `None` while this turn has closed the gate, or if another
+    /// thread has closed it since.
     pub(super) passed: Option<Passed<'a>>,
     pub(super) input: &'i [u8],
     pub(super) output: &'a mut Output<ReadHandle<'c>>,
-    /// Lookups that have been read but not answered; they come before `position`, but for those of
-    /// an `MGET` there.
+    /// Lookups that have been read but not answered. Their requests are before `position`, except
+    /// for an `MGET` that begins at `position`.
     pub(super) batch: Batch<'i, Answer>,
     pub(super) gathered: Gathered,
     /// The position of the next request.
@@ -79,8 +81,8 @@ impl<'i> Round<'_, '_, 'i> {
         (Turn { consumed: self.position, answered: self.answered, next }, self.moves_to)
     }
 
-    /// Runs, and has the engine tell others of changes as those of the connection `id`, where it
-    /// tracks.
+    /// Runs the turn. If the client tracks keys with `NOLOOP`, the engine attributes the turn's
+    /// changes to the connection `id`, which is then not notified of them.
     pub(super) fn run_as(&mut self, id: u64) -> Next {
         let author = self.commands.client.tracking.as_ref().map_or(0, |tracks| tracks.author(id));
         if author != 0 {
@@ -295,8 +297,8 @@ impl<'i> Round<'_, '_, 'i> {
         if std::mem::take(&mut self.is_verbose) && self.position < self.input.len() {
             return Some(Next::Yield);
         }
-        // The gate was closed for this request, and another has closed it since; or what comes next
-        // is another tenant's.
+        // The turn ends if another thread has closed the gate since this request closed it, if the
+        // connection has switched tenants or authenticated, or if the turn has used its time.
         (self.passed.is_none() || self.commands.has_moved() || self.is_long()).then_some(Next::Turn)
     }
 

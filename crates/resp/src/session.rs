@@ -32,7 +32,7 @@ pub struct Session<'c> {
     parser: Parser,
     info: Arc<ConnectionInfo>,
     account: Arc<Account>,
-    /// The account of the key that comes next, where that is another.
+    /// The account charged for the next turn, if it is not the connection's own.
     elsewhere: Option<Arc<Account>>,
     identity: Identity,
     client: Client,

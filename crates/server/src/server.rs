@@ -310,13 +310,13 @@ fn build_pools(config: &Config, cache: &Cache) -> Result<Vec<Arc<Pool>>, Error> 
         tracing::info!(
             items = recovered.items,
             dropped = recovered.dropped,
-            "took over what another process left"
+            "The items that another process left were taken over."
         );
     }
     if recovered.lost_bytes > 0 {
         tracing::warn!(
-            "{} that another process left in {} were given up, with all items in them: there is less memory than it had, or the files are \
-             damaged",
+            "{} that another process left in {} could not be taken over, with all items in it: there is \
+             less memory than that process had, or the files are damaged",
             base::ByteSize::new(recovered.lost_bytes),
             config.shared_memory.display()
         );

@@ -28,8 +28,8 @@ pub struct Pattern {
     /// Value sizes in bytes: a number, a range `100-200`, or several with weights, `100:9,5000:1`.
     /// Default 100.
     pub value_size: Sizes,
-    /// Reads are of ranges of 1 to this many neighbouring keys, which begin at keys by popularity;
-    /// each key counts as one request. Default 1: of single keys.
+    /// A read covers 1 to this many neighbouring keys, beginning with a key drawn by popularity.
+    /// Each key counts as one request. Default 1: single keys.
     pub scan_length: u32,
 }
 
@@ -222,9 +222,9 @@ impl Tenant {
 #[serde(rename_all = "kebab-case")]
 pub enum Cost {
     /// DynamoDB's read units: a read that misses needs one for each 4,096 bytes of key and value,
-    /// begun.
+    /// or part of 4,096.
     ReadUnits,
-    /// DynamoDB's write units: a write needs one for each 1,024 bytes, begun.
+    /// DynamoDB's write units: a write needs one for each 1,024 bytes, or part of 1,024.
     WriteUnits,
     /// HopperKV's network: the object once between client and cache, and once more between cache
     /// and backend if a read misses or something is written.
@@ -240,8 +240,8 @@ pub enum Cost {
 }
 
 impl Cost {
-    /// Units for an object of `size` bytes, key included, of a `write` or of a read that is a
-    /// `miss` or not.
+    /// Returns the units that a request for an object of `size` bytes, key included, needs: a write
+    /// if `write`, otherwise a read, which misses if `miss`.
     pub fn units(self, size: u32, write: bool, miss: bool) -> f64 {
         let fetched = f64::from(u8::from(write || miss));
         let bytes = f64::from(size);
@@ -334,12 +334,12 @@ impl Default for Backend {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Apply {
-    /// HopperKV's default: a chunk at a time, each after the last is warm; other resources keep
-    /// step.
+    /// HopperKV's default: a chunk of memory at a time, the next once receivers are warm; other
+    /// resources change in proportion.
     #[default]
     Rounds,
-    /// Memory at once; a tenant that receives memory keeps the larger of its new and its equal
-    /// share of other resources until the memory is warm.
+    /// Memory at once; until that memory is warm, a tenant that receives it keeps the larger of its
+    /// new share and its share by weight of other resources.
     Boost,
     /// Memory at once; a tenant that receives memory has no limits until the memory is warm
     /// (BunnyFS).

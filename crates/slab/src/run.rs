@@ -2,14 +2,15 @@
 //!
 //! A run is either a whole slab, or a few neighbouring *units* of 4 KiB of a *split* slab, which
 //! classes and pools share. A class begins with runs of a few units that grow with it, and gets
-//! whole slabs once it has so much memory that a slab is a small part of it. So a pool pays for
-//! what it stores, and large classes still pay 8 bytes of table for 4 MiB.
+//! whole slabs once a slab is a small part of its memory. So a pool pays only for what it stores,
+//! while a large class still takes 8 bytes of the arena's table for 4 MiB.
 //!
-//! A split slab begins with its own table ([`UNIT_TABLE_BYTES`]): a word for each unit, and the
-//! ordinal of the run that begins there. The 16 bits of an [`ItemPtr`] that name the chunk within
-//! its slab are, in a split one, 64 times the number of the first unit of the run, plus the number
-//! of the chunk within the run. No chunk is shorter than 64 bytes, so that no two chunks share one;
-//! divided by 64 it is the number of a unit of the run, whose word leads to the first.
+//! A split slab begins with its own table ([`UNIT_TABLE_BYTES`]): for each unit, a word that leads
+//! to the first unit of its run, and the ordinal (number in the class) of the run that begins
+//! there. In a split slab, the 16 bits of an [`ItemPtr`] that name the chunk are `64 * u + n`, with
+//! `u` the first unit of the run and `n` the number of the chunk within the run. As no chunk is
+//! shorter than 64 bytes, no two chunks have the same bits, and the bits divided by 64 name a unit
+//! of the run.
 
 use crate::arena::SlabInfo;
 use crate::ptr::{ItemPtr, SlabId};
@@ -19,7 +20,7 @@ use crate::{MIN_CHUNK_BYTES, SLAB_BYTES};
 pub const UNIT_BYTES: usize = 4096;
 /// Units of a slab, those of its table included.
 pub const UNITS: u32 = (SLAB_BYTES / UNIT_BYTES) as u32;
-/// Numbers of chunks that a unit has.
+/// Chunk numbers reserved for each unit: the most chunks that can begin in one.
 pub(crate) const NUMBERS_PER_UNIT: u32 = UNIT_BYTES as u32 / MIN_CHUNK_BYTES;
 /// Bytes of the table at the start of a split slab: a word of 8 and an ordinal of 4 for each unit.
 pub const UNIT_TABLE_BYTES: usize = UNITS as usize * 12;
@@ -48,7 +49,7 @@ impl RunId {
         Self(ItemPtr::new(slab, (unit * NUMBERS_PER_UNIT) as u16).to_bits())
     }
 
-    /// Takes apart what [`Self::to_bits`] gave.
+    /// Returns the run whose [`Self::to_bits`] is `bits`.
     #[inline]
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
@@ -122,7 +123,8 @@ impl Run {
     /// The number within the run of a chunk that lies in it; `None` for a chunk of another run.
     #[inline]
     pub const fn number_of(self, ptr: ItemPtr) -> Option<u32> {
-        // No run has more chunks than numbers, so that those of others do not come in between.
+        // A run has no more chunks than reserved numbers: a smaller difference is a chunk of this
+        // run.
         let number = ptr.to_bits().wrapping_sub(self.id.to_bits());
         if number < self.units * NUMBERS_PER_UNIT { Some(number) } else { None }
     }
@@ -134,10 +136,10 @@ impl Run {
     }
 }
 
-/// A run at least this small part of a class is given to the class: it grows by a quarter.
+/// A class grows by a run of about this part of its memory.
 const PART_OF_CLASS: u64 = 4;
-/// A class takes at most this part of the room in the pool and the cache at once, so that the
-/// remaining room is shared finely.
+/// A run of units takes about this part of the memory left in the pool and the cache, so that many
+/// classes share it. Shortest runs and whole slabs may take more.
 const PART_OF_ROOM: u64 = 16;
 /// Chunks are large if a slab has no more than this many.
 const LARGE_CHUNKS: u64 = 16;
@@ -166,7 +168,8 @@ pub fn units_to_grow(chunk_bytes: u32, held_bytes: u64, room_bytes: u64) -> u32 
     fitting_units(chunk_bytes, wanted)
 }
 
-/// A pool moves at least this part of its memory at a time, and no more than a slab.
+/// Memory moves in steps of this part of the pool, of at least [`LEAST_STEP_BYTES`] and at most a
+/// slab.
 const STEPS_OF_POOL: u64 = 16;
 const LEAST_STEP_BYTES: u64 = 64 << 10;
 
@@ -177,8 +180,8 @@ pub fn step_for(pool_bytes: u64) -> u64 {
     step / UNIT_BYTES as u64 * UNIT_BYTES as u64
 }
 
-/// The part of its chunks that a class keeps free; how many it keeps at least, or fewer if those
-/// are longer together.
+/// A class keeps this part of its chunks free, and at least [`LEAST_KEPT`] chunks: fewer, but at
+/// least one, if those have more than [`LEAST_KEPT_BYTES`] together.
 const KEPT_PART: u64 = 16;
 const LEAST_KEPT: u64 = 4;
 const LEAST_KEPT_BYTES: u64 = 64 << 10;
@@ -190,9 +193,10 @@ const LEAST_VACANT_STEP_BYTES: u64 = UNIT_BYTES as u64 / 2;
 /// A class takes this part of its memory at a time, as when it grows.
 const PART_TO_TAKE: u64 = 4;
 
-/// The vacant ones of the `free` chunks of a class that has `chunks`: those beyond what it keeps
-/// for its next items. If it has items that is a sixteenth, and at least four that are 64 KiB
-/// together or one; and `filling` chunks in any case.
+/// Returns how many of the `free` chunks of a class that has `chunks` are vacant: beyond those that
+/// it keeps for its next items. It keeps `filling` chunks, those of runs that it has just received.
+/// A class with items keeps at least a sixteenth of its chunks, and at least four of them or as
+/// many as fit into 64 KiB, but one in any case.
 pub fn vacant_chunks(chunk_bytes: u32, chunks: u64, free: u64, filling: u64) -> u64 {
     let least = (LEAST_KEPT_BYTES / u64::from(chunk_bytes)).clamp(1, LEAST_KEPT);
     let kept = if free == chunks { 0 } else { (chunks / KEPT_PART).max(least) };

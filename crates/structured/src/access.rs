@@ -21,7 +21,8 @@ pub(super) const ATTEMPTS: u32 = 16;
 const YIELDS: u32 = 64;
 pub(super) const WORD: usize = size_of::<u32>();
 
-/// A structure that was opened: whose key it is, what it must look like, and which one it is.
+/// An opened structure: its pool and key, the shape that it must have, and its identity, which
+/// tells it from other structures that the key has had or will have.
 #[derive(Clone)]
 pub(super) struct Handle {
     cache: Cache,
@@ -34,7 +35,8 @@ pub(super) struct Handle {
 /// The result of a change.
 pub(super) enum Change<R> {
     Done(R),
-    /// There is no room: a tail of this many words would have this. Nothing was changed.
+    /// There is not enough room, and nothing was changed. Needed are a tail of this many words, and
+    /// this room in it.
     Full(usize, Room),
 }
 
@@ -52,8 +54,8 @@ impl From<Corrupt> for Miss {
     }
 }
 
-/// A current item whose stripe is locked. The lock is given back before the reference, which may be
-/// the last.
+/// A current item whose stripe is locked. The fields are dropped in order: first the lock, as
+/// dropping the last reference may call the embedder.
 struct Locked<'c> {
     _stripe: MutexGuard<'c, ()>,
     item: ReadHandle<'c>,
@@ -205,7 +207,8 @@ impl Handle {
                     return Err(self.gone());
                 }
             }
-            // It grows, or has just left.
+            // Another thread is copying the structure to a larger item, or the item was just
+            // replaced or removed.
             drop(stripe);
             drop(item);
             pause(&mut waits);
@@ -215,7 +218,8 @@ impl Handle {
     /// Makes a change, letting the structure grow if it has no room for it. `rebuild` copies all
     /// that is in one tail to an empty one with the given room, and says whether it fits.
     ///
-    /// With `expected`, only if the sequence is still that: `None` = it is not.
+    /// With `expected`, returns `None` and makes no change if the sequence is another, or if the
+    /// structure had to be rebuilt first.
     pub(super) fn write<R>(
         &self,
         expected: Option<u32>,
@@ -249,8 +253,8 @@ impl Handle {
         }
     }
 
-    /// Returns the number of words that the next tail should have, if `words` are the least: half
-    /// as many more, as far as an item goes.
+    /// Returns the number of words for the next tail if at least `words` are needed: half as many
+    /// more, but no more than an item can hold.
     fn wanted(&self, words: usize) -> Result<usize, Error> {
         let most = tail::largest(&self.cache, self.pool, self.key.len())? / WORD;
         // What fills the largest chunk to the last word would be copied at every other change.
@@ -298,13 +302,14 @@ impl Handle {
         new.set_expiry(expiry.map_or(Expiry::Never, Expiry::At));
         new.set_user_bits(old.user_bits());
         match self.cache.replace_matching(&old, new) {
-            // Who touched the old one in the meantime meant this one too.
+            // Another thread has changed the expiry time of the old item meanwhile: apply it to the
+            // new.
             Ok(new) if old.expires_at() != expiry => {
                 new.set_expiry(old.expires_at().map_or(Expiry::Never, Expiry::At));
             }
             Ok(_) => {}
-            // It is not the item of its key any more, or has expired; it might be given more time
-            // yet.
+            // The old item was replaced or removed, or has expired. It is unfrozen, since a new
+            // expiry time may make it live again, and no thread could change it then.
             Err(_) => {
                 let _ = old.tail().map(Tail).map(|tail| tail.freeze(0));
             }
@@ -334,7 +339,7 @@ impl std::fmt::Debug for Handle {
     }
 }
 
-/// Lets the thread go on that this one waits for.
+/// Yields to the thread that this one waits for; from call [`YIELDS`] on, sleeps for 50 µs instead.
 pub(super) fn pause(waits: &mut u32) {
     *waits += 1;
     if *waits < YIELDS {

@@ -1,4 +1,4 @@
-//! One of those who share the server: its pool, its limits, and what it has used.
+//! A tenant of the server: its pool, its limits, and its usage.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::latency::TenantLatencies;
 use crate::pause::Pause;
 use crate::spikes::Spikes;
 
-/// One of those who share the server.
+/// A tenant of the server.
 pub struct Tenant {
     /// The name in the configuration.
     pub name: String,
@@ -23,9 +23,9 @@ pub struct Tenant {
     weight: AtomicU32,
     /// Most connections; 0 = as many as there may be.
     max_connections: AtomicUsize,
-    /// Connections that are its now.
+    /// Number of open connections that belong to the tenant.
     connections: AtomicUsize,
-    /// The memory of these connections and of those whose latest turn was this tenant's.
+    /// The memory of the connections whose next turn is this tenant's, on all workers.
     pub held: TenantHeld,
     /// True if one of its buckets has a rate.
     is_limited: AtomicBool,
@@ -57,12 +57,12 @@ pub struct Spent {
     pub parsed_again: u64,
 }
 
-/// Why a connection cannot be a tenant's.
+/// The reason for which a tenant rejects a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// It has as many as it may have.
+    /// The tenant has reached its limit of connections.
     Full,
-    /// It is being removed.
+    /// The tenant is being removed.
     Leaving,
 }
 
@@ -129,7 +129,7 @@ impl Tenant {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// The most connections that it may have, where all together may have `most`.
+    /// Returns the limit of the tenant's connections, if the limit of the server is `most`.
     pub fn max_connections(&self, most: usize) -> usize {
         match self.max_connections.load(Ordering::Relaxed) {
             0 => most,
@@ -137,10 +137,10 @@ impl Tenant {
         }
     }
 
-    /// Counts one more connection, if there may be one.
+    /// Counts one more connection.
     ///
     /// # Errors
-    /// Why there may not.
+    /// [`Closed`] if the tenant is at its limit or is being removed; nothing is counted then.
     pub fn open(&self) -> Result<(), Closed> {
         let most = self.max_connections(usize::MAX);
         let before = self.connections.fetch_add(1, Ordering::SeqCst);

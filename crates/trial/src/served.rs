@@ -53,7 +53,8 @@ impl Served {
     /// a name and an address of TCP; where port 0 is written, a free one is taken. The admin server
     /// has one in any case.
     ///
-    /// # Errors If the configuration is refused or the program doesn't become ready; the error
+    /// # Errors
+    /// If the configuration is refused or the program doesn't become ready; the error
     /// quotes its log.
     pub fn start(program: &Path, config_toml: &str) -> Result<Self> {
         let folder = tempfile::tempdir().context("making a folder for the server")?;
@@ -83,14 +84,16 @@ impl Served {
 
     /// Returns the address of a listener.
     ///
-    /// # Errors If there is none of that name.
+    /// # Errors
+    /// If there is none of that name.
     pub fn address(&self, listener: &str) -> Result<SocketAddr> {
         self.addresses.get(listener).copied().with_context(|| format!("there is no listener `{listener}`"))
     }
 
     /// Returns the address of the admin server, as `http://IP:PORT`.
     ///
-    /// # Errors If the configuration has none.
+    /// # Errors
+    /// If the configuration has none.
     pub fn admin(&self) -> Result<String> {
         Ok(format!("http://{}", self.address(ADMIN)?))
     }
@@ -138,7 +141,8 @@ impl Served {
     /// Ends the process by the signal and starts it again with the same configuration, at the same
     /// addresses. Returns the status with which the old process exited.
     ///
-    /// # Errors If the old process doesn't exit, or the new one doesn't become ready.
+    /// # Errors
+    /// If the old process doesn't exit, or the new one doesn't become ready.
     pub fn restart(&mut self, signal: Signal) -> Result<ExitStatus> {
         self.signal(signal)?;
         let until = Clock::System.monotonic_nanos() + PATIENCE.as_nanos() as u64;
@@ -193,7 +197,8 @@ impl Served {
 
     /// Reads `/stats.json`.
     ///
-    /// # Errors If the admin server doesn't answer.
+    /// # Errors
+    /// If the admin server doesn't answer.
     pub fn stats(&self) -> Result<serde_json::Value> {
         serde_json::from_str(&self.page("/stats.json")?).context("reading /stats.json")
     }

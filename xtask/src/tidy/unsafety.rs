@@ -11,7 +11,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("millpond-memory", "handles onto items"),
     ("millpond-compact", "mapped memory of buckets"),
     ("millpond", "tests that fork, and that damage shared memory"),
-    ("millpond-server", "socket and ring I/O"),
     ("millpond-device", "device I/O"),
     ("millpond-capi", "the C ABI"),
     ("millpond-hopper", "the Redis module ABI"),

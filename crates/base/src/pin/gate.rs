@@ -9,15 +9,15 @@
 //! thread waits for a thread that waits.
 //!
 //! Invariants:
-//! 6. From [`Gate::close`] returning something until that is dropped, no thread has a [`Passed`] of
-//!    this gate.
+//! 6. From when [`Gate::close`] returns a [`Closed`] until that value is dropped, no thread has a
+//!    [`Passed`] of this gate.
 //! 7. A thread that closes a gate has no [`Passed`] of that gate.
 
 use super::{Pinned, Pins};
 use crate::counter::stripe;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A gate.
+/// A barrier that threads pass at low cost, and that one thread at a time can close.
 pub struct Gate {
     pins: Pins,
     closed: AtomicBool,
@@ -50,7 +50,7 @@ impl Gate {
     #[inline]
     fn pass_at(&self, stripe: usize) -> Option<Passed<'_>> {
         let pinned = self.pins.pin_at(stripe);
-        // Acquires what was done behind the closed gate.
+        // Acquires the writes that were made while the gate was closed.
         (!self.closed.load(Ordering::Acquire)).then_some(Passed { _pinned: pinned })
     }
 
@@ -74,7 +74,7 @@ impl Gate {
         self.long.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Returns whether closing the gate now may be slow.
+    /// Returns whether slow passes are announced: closing the gate may then wait for them.
     pub fn is_long(&self) -> bool {
         self.long.load(Ordering::Relaxed) > 0
     }

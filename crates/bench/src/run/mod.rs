@@ -61,13 +61,14 @@ pub struct RunOptions {
     pub arrivals: Arrivals,
     /// After how many operations of a thread it pauses, and for how long. Default none.
     pub pause: Option<(u64, Duration)>,
-    /// Writes every key before the run. Default: unless the workload is look-aside.
+    /// True if every key is written before the run. Default: true, unless the workload is
+    /// look-aside.
     pub load: Option<bool>,
     /// Length of the unmeasured phase before. Default none.
     pub warm_up: Option<Length>,
     /// Length of the measured phase. Default 10 seconds.
     pub length: Length,
-    /// Names the run's random numbers. Default 1.
+    /// The seed of all random numbers. Default 1.
     pub seed: u64,
     /// Processors to pin threads to, taken in turn. Default none.
     pub pin: Option<Vec<usize>>,
@@ -107,7 +108,7 @@ impl RunOptions {
             bail!("threads, pipeline, multi-get and latency-sample are at least 1");
         }
         if self.threads > 1_024 || self.pipeline > 1 << 16 || self.multi_get > 1 << 12 {
-            bail!("at most 1024 threads, a pipeline of 65536 and 4096 keys in a multi-get are driven");
+            bail!("the limits are 1024 threads, a pipeline of 65536 and a multi-get of 4096 keys");
         }
         if self.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
             bail!("the rate is a number of operations per second above 0");
@@ -150,7 +151,8 @@ pub fn run_direct<T: Direct + Send + 'static>(
 
 /// Drives the workload against a server.
 ///
-/// # Errors If the options make no sense, the server can't be reached, breaks a connection, sends
+/// # Errors
+/// If the options make no sense, the server can't be reached, breaks a connection, sends
 /// an invalid reply, or is silent for 30 seconds.
 pub fn run_wire<W: Wire + Clone + Sync + 'static>(
     wire: W,
@@ -279,7 +281,7 @@ impl Shared {
             self.options.threads,
         ));
         for (i, stage) in self.stages.iter().enumerate() {
-            // Nobody writes the flag between this barrier and the next: all threads read the same.
+            // No thread writes the flag between the last barrier and the next: all read the same.
             let failed = self.failed.load(Ordering::Relaxed);
             self.barrier.wait();
             if failed {

@@ -90,7 +90,8 @@ impl<W: Wire + Clone> WireThread<W> {
 
     /// Drives a phase to its end, when the last reply has come.
     ///
-    /// # Errors If a connection breaks or the server sends an invalid reply.
+    /// # Errors
+    /// If a connection breaks or the server sends an invalid reply.
     pub(crate) fn drive(&mut self, phase: &mut Phase<'_>) -> Result<Tally> {
         let single = self.links.len() == 1 && phase.pipeline == 1 && phase.pace.is_none();
         self.waits_in_read = single;

@@ -89,7 +89,8 @@ pub trait Wire: Send {
     /// Parses the event at the start of `input`, and returns it with its number of bytes; `None`
     /// until it is whole.
     ///
-    /// # Errors If the bytes aren't a valid reply of this protocol: the connection is of no further
+    /// # Errors
+    /// If the bytes aren't a valid reply of this protocol: the connection is of no further
     /// use.
     fn event<'a>(&self, input: &'a [u8]) -> Result<Option<(Event<'a>, usize)>, WireError>;
 }

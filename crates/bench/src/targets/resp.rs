@@ -55,7 +55,8 @@ pub fn command(parts: &[&[u8]], out: &mut Vec<u8>) {
 /// Parses the reply at the start of `input`, and returns it with its number of bytes; `None` until
 /// it is whole.
 ///
-/// # Errors If the bytes aren't a valid reply of RESP: the connection is of no further use.
+/// # Errors
+/// If the bytes aren't a valid reply of RESP: the connection is of no further use.
 pub fn reply(input: &[u8]) -> Result<Option<(Reply, usize)>, WireError> {
     let mut rest = input;
     let taken = take(&mut rest, MAX_DEPTH)?;

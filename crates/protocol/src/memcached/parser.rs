@@ -1,4 +1,4 @@
-//! From bytes to requests, however they arrive.
+//! Parses the bytes of a connection into requests, in whatever pieces the bytes arrive.
 //!
 //! The parser keeps three small facts between calls and no bytes: how far it has looked for a line
 //! end, how much of a refused data block is still to come, and whether anything was parsed before.
@@ -32,8 +32,8 @@ pub enum Parse<'a> {
     /// The whole command line of a storage command that will be accepted, but not all of its data.
     ///
     /// The caller may wait for `missing` more bytes and parse again. Or it drops `header_len`
-    /// bytes, takes the data itself, wherever it is wanted, with a [`super::DataBlock`] of
-    /// `header.data_len` bytes, and parses what follows.
+    /// bytes, receives the data into memory of its choice by a [`super::DataBlock`] of
+    /// `header.data_len` bytes, and parses the bytes after the data.
     NeedData {
         /// The command line.
         header: StoreHeader<'a>,
@@ -105,12 +105,13 @@ impl Refused {
         Self { refusal: Refusal::http(), skip: 0 }
     }
 
-    /// With data that memcached skips as well.
+    /// A refused line whose data block is skipped, as by memcached.
     pub(crate) const fn skipping(error: WireError, quiet: bool, skip: usize) -> Self {
         Self { refusal: Refusal::new(error, quiet), skip }
     }
 
-    /// With data that memcached reads as commands.
+    /// A refused line whose data block memcached would read as commands. The block is skipped only
+    /// with [`Limits::skip_refused_data`].
     pub(crate) const fn line(error: WireError, quiet: bool, skip: usize, limits: &Limits) -> Self {
         Self::skipping(error, quiet, if limits.skip_refused_data { skip } else { 0 })
     }

@@ -1,9 +1,9 @@
 //! Requests out of the bytes of a connection.
 //!
-//! The caller passes all bytes of the connection that are not consumed yet, from the beginning of a
-//! request on, again each time that more have arrived. The parser remembers how far it got, so that
-//! nothing is read twice: not an argument of megabytes, of which it waits for the last byte by its
-//! length, and not the arguments before it.
+//! The caller passes all unconsumed bytes of the connection, from the beginning of a request on,
+//! and passes them again whenever more have arrived. The parser remembers how far it got, and reads
+//! nothing twice: it skips the arguments that it has parsed, and waits for the end of a large
+//! argument by its length, without reading the data.
 //!
 //! Invariants:
 //! 1. `spans` are the arguments read so far, in the bytes from the request's beginning on; `at` is
@@ -19,11 +19,11 @@ use super::inline::split_words;
 /// Bounds on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most arguments of a request, with the command's name. Beyond it the connection cannot be
-    /// read on.
+    /// The most arguments of a request, with the command's name. A request with more is
+    /// [`Parse::Refused`], after which the connection cannot be parsed further.
     pub max_args: usize,
-    /// The longest argument, in bytes. Beyond it the connection cannot be read on. At most 4 GiB
-    /// less one byte.
+    /// The longest argument, in bytes. A longer one is [`Parse::Refused`], after which the
+    /// connection cannot be parsed further. Must be less than [`u32::MAX`].
     pub max_bulk_bytes: usize,
     /// The longest line: a request of words, or a number of bytes or arguments.
     pub max_line_bytes: usize,
@@ -56,7 +56,7 @@ pub enum Parse {
         /// Its length in bytes.
         consumed: usize,
     },
-    /// A request as a line of words, the same as these; at least one.
+    /// An inline command: a request sent as a line of words, of which there is at least one.
     Words {
         /// Its length in bytes.
         consumed: usize,
@@ -71,7 +71,7 @@ pub enum Parse {
     },
     /// The end of a request that was dropped for its size.
     TooLarge {
-        /// The length of the remaining request.
+        /// The length of its last part, in bytes; the parts before were [`Parse::Nothing`].
         consumed: usize,
     },
     /// More bytes are needed to complete the request.
@@ -120,9 +120,9 @@ pub struct Parser {
     state: State,
     /// Arguments that are yet to come, with the one that is coming.
     missing: usize,
-    /// Everything before it is read.
+    /// The input before this offset is parsed.
     at: usize,
-    /// No line end is between `at` and there.
+    /// The input from `at` to this offset has no line end.
     searched: usize,
     spans: Vec<Span>,
 }
@@ -175,7 +175,8 @@ impl Parser {
         }
     }
 
-    /// Begins again at the front of a request that was parsed, or with the next.
+    /// Forgets the present request. The next call parses from the front of its input: the same
+    /// request again, or the next one.
     pub fn restart(&mut self) {
         self.spans.clear();
         if self.spans.capacity() > KEEP_SPANS {

@@ -50,11 +50,11 @@ impl Listener {
         probed.map_err(|error| refusal(address, &error))
     }
 
-    /// Listens on a socket that another process has made, and whose file, if it has one, is that
-    /// one's to remove.
+    /// Takes over a listening socket that another process has made. That process also removes the
+    /// socket's file, if it has one.
     ///
     /// # Errors
-    /// [`ErrorKind::Listen`] where it has no address.
+    /// [`ErrorKind::Listen`] if its address cannot be read.
     pub(crate) fn take_over(socket: OwnedFd) -> Result<Self, Error> {
         let address = || {
             rustix::io::ioctl_fionbio(&socket, true)?;

@@ -14,8 +14,8 @@
 //! Invariants:
 //! 1. A connection is in its worker's table, waits here, or is with the thread. While it is away,
 //!    nothing else touches it, and its token stays its own.
-//! 2. While connections of a key space are away its gate says so, and no worker closes it: a worker
-//!    would wait for as long as the command takes.
+//! 2. While connections of a key space are away, its gate is marked
+//!    ([`base::pin::Gate::is_long`]), and no worker closes the gate: it would wait for the command.
 
 use std::collections::VecDeque;
 use std::io;
@@ -75,14 +75,15 @@ impl<'c> Job<'c> {
         }
     }
 
-    /// The connection, which is its worker's again, and what it needs next.
+    /// Tells the gate that the slow command is over, and returns the connection to its worker with
+    /// the step that it needs next.
     pub(super) fn end(self) -> (Token, LaneId, Connection<'c>, Step) {
         self.pool.gate.end_long();
         (self.token, self.lane, *self.connection, self.step)
     }
 }
 
-/// Starts the thread with what it is sent jobs by, and what it sends them back by.
+/// Starts the thread with the channel of its jobs and the channel on which it returns them.
 type Start<'c> = Box<dyn Fn(Receiver<Job<'c>>, Sender<Job<'c>>) -> io::Result<()> + 'c>;
 
 /// A worker's side.
@@ -195,10 +196,14 @@ impl Drop for Wake<'_> {
 /// The thread's: carries out what it is sent.
 fn serve<'c>(shared: &'c Shared, index: usize, jobs: &Receiver<Job<'c>>, done: Sender<Job<'c>>) {
     let wake = Wake(shared, index);
-    // Dropped before `wake`: who is woken by its end finds that there is nobody any more.
+    // Dropped before `wake`, so that the worker that it wakes finds the channel closed.
     let done = done;
     if let Err(error) = base::thread::run_when_idle() {
-        tracing::warn!(worker = index, %error, "The thread of slow commands keeps its priority: they may delay others.");
+        tracing::warn!(
+            worker = index,
+            %error,
+            "Cannot set SCHED_IDLE; slow commands will compete with other requests."
+        );
     }
     let bytes = (RECEIVE_BYTES + KEEP_BYTES) as u64 + TlsBuffers::BYTES;
     shared.cache.ledger().charge(Part::Connections, bytes);

@@ -68,7 +68,8 @@ pub struct SuiteOptions {
 
 /// Runs the attacks against a server.
 ///
-/// # Errors If the options make no sense or the server can't be started. Faults under attack are in
+/// # Errors
+/// If the options make no sense or the server can't be started. Faults under attack are in
 /// the report.
 pub fn run(options: &SuiteOptions) -> Result<SuiteReport> {
     let chosen = chosen(&options.only)?;

@@ -1,15 +1,15 @@
 //! A stress test of a cache's consistency under concurrent calls: `millpond bench check`.
 //!
 //! Threads get, set, delete and touch the same keys as fast as they can, while pool and memory
-//! limits move, values expire and all keys are flushed. Every call is told to the histories of its
-//! key, and every answer must be one that some legal order of the calls explains: the checker of
-//! CacheLib's consistency stress (cachebench's `checkConsistency`), made exact, and extended by
-//! expiry, flushes and limits. `docs/consistency.md` is its page.
+//! limits move, values expire and all keys are flushed. Every call is recorded in the history of
+//! its key, and some legal order of the calls must explain every answer: the checker of CacheLib's
+//! consistency stress (cachebench's `checkConsistency`), made exact, and extended by expiry,
+//! flushes and limits. `docs/consistency.md` describes it.
 //!
 //! - `value`: what is written, so that torn and foreign bytes show.
 //! - `lives`: the rule for one key. `history`: the locks around it, and logical time.
-//! - `subject`: what is checked, `embedded` and `server`: those there are. `plant`: faults planted
-//!   on purpose.
+//! - `subject`: the interface to the cache under test, which `embedded` and `server` implement.
+//!   `plant`: faults planted on purpose.
 //! - `memcached`, `resp`: what a server's clients speak. `line`: the bytes of a connection.
 //! - `admin`: every operation of an administrator, timed.
 //! - `preset`: declared runs. `drive`: the threads of a run. `report`: what is said about it.
@@ -152,7 +152,7 @@ pub struct CheckOptions {
     pub target: TargetUrl,
     /// For how long: a time, or calls of all threads together. Default 1,000,000 calls.
     pub length: Length,
-    /// Names the run's random numbers; which thread comes first it does not name. Default 1.
+    /// The seed of all random numbers. It does not determine how threads interleave. Default 1.
     pub seed: u64,
     /// Moves limits of pools and memory, and has size classes trade slabs. Default true.
     pub moves_limits: bool,
@@ -169,8 +169,7 @@ pub struct CheckOptions {
     pub shared: Option<PathBuf>,
     /// Pause between two disturbances, in milliseconds. Default 20.
     pub disturb_every_ms: u64,
-    /// A fault to plant, and in how many of the calls at which it can strike it does so once.
-    /// Default none.
+    /// A fault to plant, and `n`: it strikes in one of `n` calls in which it can. Default none.
     pub plant: Option<(PlantKind, u64)>,
     /// Number of violations that end the run. Default 1.
     pub max_violations: usize,
@@ -228,7 +227,7 @@ pub fn check(spec: &CheckSpec, options: &CheckOptions) -> Result<CheckReport> {
         TargetUrl::Redis(address) => {
             Box::new(ServerSubject::<resp::Client>::open(address, options.target.to_string())?)
         }
-        TargetUrl::Null => bail!("nothing can be wrong about `null`: check `embedded` or a server"),
+        TargetUrl::Null => bail!("`null` stores nothing to check: use `embedded` or a server"),
     };
     drive::run(subject, spec, options)
 }

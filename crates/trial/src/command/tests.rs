@@ -88,7 +88,7 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
         ("attack --only stampede", "half-open"),
         ("attack --rounds 0", "at least one round"),
         ("attack --memory 8MiB", "at least 64MiB"),
-        ("check --target null", "nothing can be wrong"),
+        ("check --target null", "stores nothing to check"),
         ("check --target memcached://127.0.0.1:1", "connecting to 127.0.0.1:1"),
         ("check --target redis://127.0.0.1:1", "connecting to 127.0.0.1:1"),
         ("check --plant gremlins", "stale-read"),

@@ -155,7 +155,8 @@ impl Source {
     /// Returns whether one of the first requests of the trace has a size. Not the first alone: a
     /// miss has none in a server's own log.
     ///
-    /// # Errors If the trace can't be read.
+    /// # Errors
+    /// If the trace can't be read.
     pub fn tells_sizes(&self, trace: &Path) -> Result<bool> {
         let mut reader = self.open(trace)?;
         for _ in 0..FIRST_REQUESTS {

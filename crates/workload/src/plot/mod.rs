@@ -179,7 +179,8 @@ pub struct Chart {
 
 /// Checks that a chart can be written under this name, before work is done for it.
 ///
-/// # Errors [`PlotError::Extension`] if the name ends in neither `.svg` nor `.png`.
+/// # Errors
+/// [`PlotError::Extension`] if the name ends in neither `.svg` nor `.png`.
 pub fn check_name(path: &Path) -> Result<(), PlotError> {
     Format::of(path).map(|_| ())
 }

@@ -8,7 +8,8 @@
 //!
 //! Invariants:
 //! 1. The size of a key and of its value depends on the key's number and the workload's seed alone.
-//! 2. Keys of lone requests are numbered after all other keys, and no two threads share one.
+//! 2. Keys of lone requests, which are requested once and never again, are numbered after all other
+//!    keys, and no two threads share one.
 
 mod alias;
 mod cachelib;
@@ -53,7 +54,8 @@ pub enum WorkloadError {
         /// A description of the problem.
         problem: String,
     },
-    /// A TOML text says what is not understood; the message has the line and what is possible.
+    /// A TOML text has an unknown key or an invalid value. The message has the line and what is
+    /// allowed there.
     #[error("{0}")]
     Toml(String),
     /// The declaration contradicts itself.
@@ -279,7 +281,8 @@ impl Workload {
 
     /// Reads JSON with `//` comments, as CacheBench has it.
     ///
-    /// # Errors If the file can't be read or isn't valid JSON.
+    /// # Errors
+    /// If the file can't be read or isn't valid JSON.
     pub fn read_cachebench_json(path: &Path) -> Result<serde_json::Value, WorkloadError> {
         cachelib::read_json(path)
     }
@@ -292,7 +295,9 @@ impl Workload {
         seed: u64,
     ) -> Result<Self, WorkloadError> {
         let weights: Vec<f64> = plans.iter().map(|plan| plan.op_weight).collect();
-        let meaningless = |what: &str| WorkloadError::Meaningless(format!("{what} are not weights"));
+        let meaningless = |what: &str| {
+            WorkloadError::Meaningless(format!("{what} must be finite, not negative and not all 0"))
+        };
         let pick = Alias::new(&weights).ok_or_else(|| meaningless("the shares of the pools"))?;
         let keys = plans.iter().map(|plan| plan.first_key + plan.keys).max().unwrap_or(0);
         let mut pools = Vec::with_capacity(plans.len());
