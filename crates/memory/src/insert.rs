@@ -26,6 +26,8 @@ const MOST_GROWN_ON: u32 = 64;
 impl Cache {
     /// Makes an item visible, in the place of the one that its key has. Returns handles of it and
     /// of the one it replaced. Where neither is wanted, [`Self::put`] is cheaper.
+    ///
+    /// A flush since the item was allocated does not take it: it counts as made now.
     pub fn insert_or_replace<'c>(
         &'c self,
         item: WriteHandle<'c>,
@@ -39,12 +41,16 @@ impl Cache {
     }
 
     /// Makes an item visible, in the place of the one that its key has.
+    ///
+    /// A flush since the item was allocated does not take it: it counts as made now.
     pub fn put(&self, item: WriteHandle<'_>) {
         item.core().publish(&item, |_| Verdict::Replace, false);
         drop(item.into_read());
     }
 
     /// Makes an item visible unless its key has one already.
+    ///
+    /// A flush since the item was allocated does not take it: it counts as made now.
     ///
     /// # Errors
     /// The item, unchanged, where its key has one.
@@ -64,7 +70,8 @@ impl Cache {
     }
 
     /// Makes an item visible in the place of `old`, if that still is the item of its key: a
-    /// compare-and-swap by identity, safe because `old` is held and so cannot be reused.
+    /// compare-and-swap by identity, safe because `old` is held and so cannot be reused. A flush
+    /// takes the item if it takes `old`, as the item may be a copy.
     ///
     /// # Errors
     /// Returns `item`, unchanged, if `old` was replaced, removed, evicted or flushed, has expired
@@ -84,7 +91,7 @@ impl Cache {
         // holds a reference.
         let is_gone = || unsafe { core.is_dead(old.item(), space) };
         let verdict = |found: Option<ItemPtr>| {
-            if found == Some(old.ptr()) && !is_gone() { Verdict::Replace } else { Verdict::Refuse }
+            if found == Some(old.ptr()) && !is_gone() { Verdict::ReplaceMatching } else { Verdict::Refuse }
         };
         match core.publish(&item, verdict, false) {
             Published::Refused => Err(item),
@@ -102,6 +109,8 @@ impl Cache {
 /// The decision about a new item, seeing the old one.
 enum Verdict {
     Replace,
+    /// Replace it by an item that may be a copy: a flush that takes the old one takes both.
+    ReplaceMatching,
     Refuse,
 }
 
@@ -168,8 +177,10 @@ impl Core {
             let mut guard = self.index.lock(new.hash());
             let slot = guard.find(|ptr| self.is_item_of(ptr, info.keyspace, new.key()));
             let old = slot.map(|slot| guard.ptr(slot));
-            if matches!(verdict(old), Verdict::Refuse) {
-                return Published::Refused;
+            match verdict(old) {
+                Verdict::Replace => self.renew(new, info.keyspace),
+                Verdict::ReplaceMatching => self.make_as_young(new, old),
+                Verdict::Refuse => return Published::Refused,
             }
             // Visible as soon as the slot points to it.
             item.state().publish();
@@ -209,6 +220,37 @@ impl Core {
             }
             self.grow_index(new.hash());
             return Published::Done { old: old.filter(|_| hold_old), replaced: old.is_some() };
+        }
+    }
+
+    /// Makes an item that is not visible yet as old as this moment, if it was flushed since it was
+    /// allocated. Otherwise it would take what was stored after the flush out, and not be there
+    /// itself. The caller has locked the bucket of its key, so that whatever is stored after a later
+    /// flush replaces it.
+    #[inline]
+    fn renew(&self, new: &WriteHandle<'_>, keyspace: u16) {
+        let space = self.keyspace(keyspace);
+        // SAFETY: the handle has the only reference to the item, which is not in the index.
+        unsafe {
+            if space.is_flushed(new.item().created(), || self.now()) {
+                new.item().set_created(space.stamp(self.now()));
+            }
+        }
+    }
+
+    /// Makes an item that is not visible yet at least as young as the one that it replaces: it was
+    /// allocated before a flush that did not take the old one. The caller has locked the bucket that
+    /// points to the old item.
+    #[inline]
+    fn make_as_young(&self, new: &WriteHandle<'_>, old: Option<ItemPtr>) {
+        let Some(old) = old else { return };
+        // SAFETY: the bucket that points to the old item is locked, and the handle has the only
+        // reference to the new one, which is not in the index.
+        unsafe {
+            let (new, made) = (new.item(), self.arena.item(old).0.created());
+            if new.created() < made {
+                new.set_created(made);
+            }
         }
     }
 

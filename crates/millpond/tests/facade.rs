@@ -177,6 +177,52 @@ fn a_flush_takes_what_was_there_and_nothing_later() {
 }
 
 #[test]
+fn what_was_allocated_before_a_flush_and_stored_after_it_is_there() {
+    let (cache, pool, clock) = small();
+    let allocate = |value: &[u8]| {
+        let mut item = cache.allocate(pool, b"a", value.len(), &PLAIN).expect("room");
+        item.value_mut().copy_from_slice(value);
+        item
+    };
+    let slow = [allocate(b"put"), allocate(b"returned")];
+    let late = allocate(b"inserted");
+    let due = allocate(b"due");
+    cache.keys(pool).flush();
+    put(&cache, pool, b"a", b"fresh", &PLAIN);
+    for (item, value) in slow.into_iter().zip([&b"put"[..], b"returned"]) {
+        if value == b"put" {
+            cache.put(item);
+        } else {
+            let (new, old) = cache.insert_or_replace(item);
+            assert_eq!((&*new, old.as_deref()), (value, Some(&b"put"[..])));
+        }
+        assert_eq!(&*cache.find(b"a").expect("stored after the flush"), value);
+    }
+    cache.keys(pool).remove(b"a");
+    assert!(cache.insert(late).is_ok());
+    assert_eq!(&*cache.find(b"a").expect("stored after the flush"), b"inserted");
+    // Nor does a scheduled flush that was carried out meanwhile.
+    cache.keys(pool).flush_at(1_000_030);
+    clock.advance(Duration::from_secs(30));
+    assert!(cache.find(b"a").is_none());
+    cache.put(due);
+    assert_eq!(&*cache.find(b"a").expect("stored after the flush"), b"due");
+    // The next flush takes all of them.
+    cache.keys(pool).flush();
+    assert!(cache.find(b"a").is_none());
+    // An item that replaces one of after the flush is as young as that.
+    let late = allocate(b"late");
+    cache.keys(pool).flush();
+    put(&cache, pool, b"a", b"fresh", &PLAIN);
+    let fresh = cache.find(b"a").expect("stored after the flush");
+    assert!(cache.replace_matching(&fresh, late).is_ok());
+    assert_eq!(&*cache.find(b"a").expect("stored after the flush"), b"late");
+    cache.keys(pool).flush();
+    assert!(cache.find(b"a").is_none());
+    cache.validate();
+}
+
+#[test]
 fn tags_and_user_bits_are_kept() {
     let (cache, pool, clock) = small();
     for flags in [0, 7] {

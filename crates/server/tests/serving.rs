@@ -56,6 +56,35 @@ fn pools_may_share_their_keys() {
     assert_eq!(second.ask("add a 0 0 1\r\n1\r\n"), "NOT_STORED");
 }
 
+/// The value is longer than those that are gathered before they are stored: its item is allocated
+/// when its first bytes arrive.
+#[test]
+fn a_value_that_arrives_while_all_is_flushed_replaces_what_is_stored_meanwhile() {
+    let server = Server::start(config()).expect("a server");
+    let place = address(&server);
+    let mut quick = Client::connect(place);
+    let half = vec![b'x'; 10_000];
+    for (begin, answer, then) in [
+        (&b"set k 0 0 20000\r\n"[..], "STORED", ""),
+        (b"replace k 0 0 20000\r\n", "STORED", ""),
+        (b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20000\r\n", "+OK", ""),
+        (b"*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$20000\r\n", "$5", "$3\r\nGET\r\n"),
+    ] {
+        let (mut slow, read) = (Client::connect(place), quick.stat("bytes_read"));
+        slow.send(begin);
+        slow.send(&half);
+        wait_until("half of the value has arrived", || quick.stat("bytes_read") >= read + 10_000);
+        assert_eq!(quick.ask("flush_all\r\n"), "OK");
+        assert_eq!(quick.ask("set k 0 0 5\r\nsmall\r\n"), "STORED");
+        slow.send(&half);
+        assert_eq!(slow.ask(format!("\r\n{then}")), answer);
+        if !then.is_empty() {
+            assert_eq!(slow.line(), "small");
+        }
+        assert_eq!(quick.ask("mg k s\r\n"), "HD s20000");
+    }
+}
+
 #[test]
 fn the_admin_pages_tell_of_what_was_done() {
     let server = Server::start(config()).expect("a server");

@@ -172,7 +172,7 @@ fn flush_all(words: Tokens<'_>) -> Parsed<'_> {
     } else {
         signed(words.get(0)).ok_or(Refused::new(WireError::InvalidExptime, noreply))?
     };
-    Ok(Command::Request(Request::FlushAll { delay: Exptime(delay), noreply }))
+    Ok(Command::Request(Request::FlushAll { delay: Exptime::written(delay), noreply }))
 }
 
 /// `verbosity level [noreply]`

@@ -90,6 +90,8 @@ fn everything_else() {
         ("flush_all noreply\r\n", 0, true),
         ("flush_all 9\r\n", 9, false),
         ("flush_all 9 noreply\r\n", 9, true),
+        ("flush_all -1\r\n", -1, false),
+        ("flush_all 4294967295\r\n", -1, false),
     ] {
         assert_eq!(request(line), Request::FlushAll { delay: Exptime(delay), noreply }, "{line}");
     }
