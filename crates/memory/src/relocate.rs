@@ -55,18 +55,31 @@ impl Core {
     }
 
     /// Moves the items of a run that leaves to the classes that fit them now.
-    fn move_to_others(&self, pool: &Pool, class: &Class, run: Run, used: u32) {
+    fn move_to_others<'p>(&self, pool: &'p Pool, class: &'p Class, run: Run, used: u32) {
         let sizes = pool.sizes();
         let has_others = class.inner.lock().chunks.run_count() > 1;
         let mut moved = Vec::new();
+        // A search that finds nothing may look at many items: one of each class is enough, as items
+        // that find no place are evicted.
+        let mut vain: Vec<&Class> = Vec::new();
+        let mut search = |class: &'p Class| {
+            if vain.iter().any(|known| std::ptr::eq(*known, class)) {
+                return None;
+            }
+            let found = self.take_from_class(pool, class);
+            if found.is_none() {
+                vain.push(class);
+            }
+            found
+        };
         for from in (0..used).map(|number| run.chunk(number)) {
             let Some((held, bytes)) = self.hold_with_size(from) else { continue };
             drop(held);
             let Some(place) = sizes.place_for(bytes) else { continue };
             let fitting = self.class_at(pool, sizes, place);
             let to = self.take_spare(pool, fitting);
-            let to = to.or_else(|| has_others.then(|| self.take_from_class(pool, class)).flatten());
-            let Some(to) = to.or_else(|| self.take_from_class(pool, fitting)) else { continue };
+            let to = to.or_else(|| has_others.then(|| search(class)).flatten());
+            let Some(to) = to.or_else(|| search(fitting)) else { continue };
             if self.relocate(class, from, to) {
                 self.check_unlinked(from);
                 moved.push(from);
