@@ -173,16 +173,20 @@ impl Core {
         let (item, info) = (new.item(), self.arena.info_of(new.ptr()));
         self.note_writing(info.keyspace);
         let mut rounds = MOST_GROWN_ON;
+        let mut was_visible = false;
         loop {
             let mut guard = self.index.lock(new.hash());
             let slot = guard.find(|ptr| self.is_item_of(ptr, info.keyspace, new.key()));
             let old = slot.map(|slot| guard.ptr(slot));
             match verdict(old) {
+                Verdict::Refuse => return Published::Refused,
+                // A walk may have seen it in an earlier round, and read its stamp.
+                _ if was_visible => {}
                 Verdict::Replace => self.renew(new, info.keyspace),
                 Verdict::ReplaceMatching => self.make_as_young(new, old),
-                Verdict::Refuse => return Published::Refused,
             }
             // Visible as soon as the slot points to it.
+            was_visible = true;
             item.state().publish();
             match slot.filter(|_| !self.strikes(Plant::ReplacedStays)) {
                 Some(slot) => guard.exchange(slot, new.ptr()),
@@ -223,14 +227,15 @@ impl Core {
         }
     }
 
-    /// Makes an item that is not visible yet as old as this moment, if it was flushed since it was
-    /// allocated. Otherwise it would take what was stored after the flush out, and not be there
-    /// itself. The caller has locked the bucket of its key, so that whatever is stored after a later
-    /// flush replaces it.
+    /// Makes an item that was never visible as old as this moment, if it was flushed since it was
+    /// allocated. Otherwise it would remove what was stored after the flush, and not be found
+    /// itself. The caller has locked the bucket of its key, so that whatever is stored after a
+    /// later flush replaces it.
     #[inline]
     fn renew(&self, new: &WriteHandle<'_>, keyspace: u16) {
         let space = self.keyspace(keyspace);
-        // SAFETY: the handle has the only reference to the item, which is not in the index.
+        // SAFETY: INDEXED was never set, so that the handle's is the only reference (invariants 1
+        // and 3 of `slab::item`).
         unsafe {
             if space.is_flushed(new.item().created(), || self.now()) {
                 new.item().set_created(space.stamp(self.now()));
@@ -238,14 +243,15 @@ impl Core {
         }
     }
 
-    /// Makes an item that is not visible yet at least as young as the one that it replaces: it was
-    /// allocated before a flush that did not take the old one. The caller has locked the bucket that
-    /// points to the old item.
+    /// Makes an item that was never visible at least as young as the one that it replaces: it was
+    /// allocated before a flush that did not take the old one. The caller has locked the bucket
+    /// that points to the old item.
     #[inline]
     fn make_as_young(&self, new: &WriteHandle<'_>, old: Option<ItemPtr>) {
         let Some(old) = old else { return };
-        // SAFETY: the bucket that points to the old item is locked, and the handle has the only
-        // reference to the new one, which is not in the index.
+        // SAFETY: the bucket that points to the old item is locked (invariant 1 of `slab::item`).
+        // INDEXED was never set in the new one, so that the handle's is the only reference
+        // (invariants 1 and 3).
         unsafe {
             let (new, made) = (new.item(), self.arena.item(old).0.created());
             if new.created() < made {
