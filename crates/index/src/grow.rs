@@ -190,7 +190,8 @@ impl Index {
         if target > locked_to {
             target_bucket.lock();
         }
-        let placed = self.place_from(target, locked_to.max(target), tag_of(entry.hash), entry.ptr).is_ok();
+        let placed =
+            self.place_from(target, locked_to.max(target), (tag_of(entry.hash), entry.ptr), || ()).is_ok();
         if target > locked_to {
             target_bucket.unlock(true);
         }

@@ -116,7 +116,18 @@ impl Guard<'_> {
     /// [`Full`] if those are full too. The caller makes room by removing an entry nearby, or grows
     /// the index.
     pub fn add(&mut self, ptr: ItemPtr) -> Result<(), Full> {
-        self.index.place_from(self.home, self.home + self.reach, tag_of(self.hash), ptr)?;
+        self.add_after(ptr, || ())
+    }
+
+    /// [`Self::add`], which calls `before` once there is a slot, before that points to `ptr`. The
+    /// bucket of the slot is locked meanwhile.
+    ///
+    /// # Errors
+    /// [`Full`]; `before` is not called then.
+    #[inline]
+    pub fn add_after(&mut self, ptr: ItemPtr, before: impl FnOnce()) -> Result<(), Full> {
+        let tag = tag_of(self.hash);
+        self.index.place_from(self.home, self.home + self.reach, (tag, ptr), before)?;
         self.index.counts.add(ADDED, 1);
         self.changed = true;
         Ok(())
@@ -142,9 +153,15 @@ impl Drop for Guard<'_> {
 
 impl Index {
     /// Puts an entry into the first free slot of `home` or of the buckets behind it, and notes a
-    /// spill in the home. The caller holds the locks of `home ..= locked_to`; further ones are
-    /// taken here, upwards (invariant 3).
-    pub(crate) fn place_from(&self, home: u32, locked_to: u32, tag: u8, ptr: ItemPtr) -> Result<(), Full> {
+    /// spill in the home. Calls `before` before the slot points to the item. The caller holds the
+    /// locks of `home ..= locked_to`; further ones are taken here, upwards (invariant 3).
+    pub(crate) fn place_from(
+        &self,
+        home: u32,
+        locked_to: u32,
+        (tag, ptr): (u8, ItemPtr),
+        before: impl FnOnce(),
+    ) -> Result<(), Full> {
         for distance in 0..=MAX_REACH {
             let at = home + distance;
             let bucket = self.table.get(at);
@@ -152,20 +169,21 @@ impl Index {
             if locked_here {
                 bucket.lock();
             }
-            let free = bucket.matching(0).next();
-            if let Some(slot) = free {
+            if let Some(slot) = bucket.matching(0).next() {
                 // The home records the spill first: a reader that sees the new reach may search in
                 // vain, but the home is locked, so the reader will retry.
                 if distance > 0 {
                     self.table.get(home).note_spilled(distance);
                 }
+                before();
                 bucket.fill(slot, tag, ptr);
+                if locked_here {
+                    bucket.unlock(false);
+                }
+                return Ok(());
             }
             if locked_here {
                 bucket.unlock(false);
-            }
-            if free.is_some() {
-                return Ok(());
             }
         }
         Err(Full)

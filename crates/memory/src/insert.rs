@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use index::Guard;
+use slab::item::Item;
 use slab::{ItemPtr, SlabInfo};
 
 use crate::cache::{Cache, Core};
@@ -125,6 +126,20 @@ enum Published {
     Refused,
 }
 
+/// Lets an item count as made at `time`, and as used then at the earliest.
+///
+/// # Safety
+/// As for [`Item::set_created`].
+unsafe fn restamp(item: Item<'_>, time: u32) {
+    // SAFETY: the caller's duty (invariants 1 and 3 of `slab::item`).
+    unsafe {
+        item.set_created(time);
+        if let Some(used) = item.last_access() {
+            used.fetch_max(time, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Core {
     /// Puts a new item into the index, if `verdict` says so, and into its queue. `hold_old` asks
     /// for a reference to the item that it replaces.
@@ -173,29 +188,23 @@ impl Core {
         let (item, info) = (new.item(), self.arena.info_of(new.ptr()));
         self.note_writing(info.keyspace);
         let mut rounds = MOST_GROWN_ON;
-        let mut was_visible = false;
         loop {
             let mut guard = self.index.lock(new.hash());
             let slot = guard.find(|ptr| self.is_item_of(ptr, info.keyspace, new.key()));
             let old = slot.map(|slot| guard.ptr(slot));
             match verdict(old) {
+                Verdict::Replace => self.renew(item, info.keyspace),
+                Verdict::ReplaceMatching => self.make_as_young(item, old),
                 Verdict::Refuse => return Published::Refused,
-                // A walk may have seen it in an earlier round, and read its stamp.
-                _ if was_visible => {}
-                Verdict::Replace => self.renew(new, info.keyspace),
-                Verdict::ReplaceMatching => self.make_as_young(new, old),
             }
-            // Visible as soon as the slot points to it.
-            was_visible = true;
-            item.state().publish();
+            // Visible as soon as a slot points to it, and not before there is one.
             match slot.filter(|_| !self.strikes(Plant::ReplacedStays)) {
-                Some(slot) => guard.exchange(slot, new.ptr()),
-                None if guard.add(new.ptr()).is_ok() => {}
+                Some(slot) => {
+                    item.state().publish();
+                    guard.exchange(slot, new.ptr());
+                }
+                None if guard.add_after(new.ptr(), || item.state().publish()).is_ok() => {}
                 None => {
-                    // Nobody saw it: no slot points to it. The handle keeps its reference.
-                    if item.state().unindex() {
-                        let _ = item.state().release();
-                    }
                     // Hardly ever: growth begins long before, and keeps up with insertions unless
                     // the thread that moves buckets is preempted.
                     if rounds > 0 && self.index.can_spread() {
@@ -227,35 +236,35 @@ impl Core {
         }
     }
 
-    /// Makes an item that was never visible as old as this moment, if it was flushed since it was
+    /// Makes an item that is not visible yet as old as this moment, if it was flushed since it was
     /// allocated. Otherwise it would remove what was stored after the flush, and not be found
     /// itself. The caller has locked the bucket of its key, so that whatever is stored after a
     /// later flush replaces it.
     #[inline]
-    fn renew(&self, new: &WriteHandle<'_>, keyspace: u16) {
+    fn renew(&self, new: Item<'_>, keyspace: u16) {
         let space = self.keyspace(keyspace);
-        // SAFETY: INDEXED was never set, so that the handle's is the only reference (invariants 1
+        // SAFETY: INDEXED was never set, so that the caller's is the only reference (invariants 1
         // and 3 of `slab::item`).
         unsafe {
-            if space.is_flushed(new.item().created(), || self.now()) {
-                new.item().set_created(space.stamp(self.now()));
+            if space.is_flushed(new.created(), || self.now()) {
+                restamp(new, space.stamp(self.now()));
             }
         }
     }
 
-    /// Makes an item that was never visible at least as young as the one that it replaces: it was
+    /// Makes an item that is not visible yet at least as young as the one that it replaces: it was
     /// allocated before a flush that did not take the old one. The caller has locked the bucket
     /// that points to the old item.
     #[inline]
-    fn make_as_young(&self, new: &WriteHandle<'_>, old: Option<ItemPtr>) {
+    fn make_as_young(&self, new: Item<'_>, old: Option<ItemPtr>) {
         let Some(old) = old else { return };
         // SAFETY: the bucket that points to the old item is locked (invariant 1 of `slab::item`).
-        // INDEXED was never set in the new one, so that the handle's is the only reference
+        // INDEXED was never set in the new one, so that the caller's is the only reference
         // (invariants 1 and 3).
         unsafe {
-            let (new, made) = (new.item(), self.arena.item(old).0.created());
+            let made = self.arena.item(old).0.created();
             if new.created() < made {
-                new.set_created(made);
+                restamp(new, made);
             }
         }
     }

@@ -59,11 +59,11 @@ impl Core {
         let sizes = pool.sizes();
         let has_others = class.inner.lock().chunks.run_count() > 1;
         let mut moved = Vec::new();
-        // A search that finds nothing may look at many items: one of each class is enough, as items
-        // that find no place are evicted.
+        // A search that finds nothing may look at many items: a few of each class are enough, as
+        // items that find no place are evicted.
         let mut vain: Vec<&Class> = Vec::new();
         let mut search = |class: &'p Class| {
-            if vain.iter().any(|known| std::ptr::eq(*known, class)) {
+            if vain.iter().filter(|known| std::ptr::eq(**known, class)).count() >= MOST_VAIN_SEARCHES {
                 return None;
             }
             let found = self.take_from_class(pool, class);
@@ -210,3 +210,5 @@ impl Core {
 
 /// Chunks that were moved out of and wait to be freed together.
 const MOST_WAITING: usize = 64;
+/// Searches of a class that find no chunk, for items of one run, before it is not searched again.
+const MOST_VAIN_SEARCHES: usize = 4;
