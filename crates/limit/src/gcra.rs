@@ -19,8 +19,7 @@
 //! |---|---|---|
 //! | asks | whether there is anything, before the cost is known | when a known cost fits |
 //! | state | one integer, shared by threads without a lock | units and a time, of one owner |
-//! | a new rate | keeps a debt as time, which the state is | keeps a debt in units, as HARE's
-//! shares change every second |
+//! | a new rate | keeps a debt as time, which the state is | keeps a debt in units, as HARE's shares change every second |
 //!
 //! One value for both would either put two words behind a lock on the server's path or lose
 //! fractions of a unit in the simulator, and with them the repeatability of its figures.

@@ -43,7 +43,8 @@ impl Cache {
 
     /// Makes an item visible, in the place of the one that its key has.
     ///
-    /// A flush since the item was allocated does not take it: it counts as made now.
+    /// A flush since the item was allocated does not take it, even if its value is the copy of one
+    /// that the flush took: it counts as made now.
     pub fn put(&self, item: WriteHandle<'_>) {
         item.core().publish(&item, |_| Verdict::Replace, false);
         drop(item.into_read());
@@ -71,8 +72,8 @@ impl Cache {
     }
 
     /// Makes an item visible in the place of `old`, if that still is the item of its key: a
-    /// compare-and-swap by identity, safe because `old` is held and so cannot be reused. A flush
-    /// takes the item if it takes `old`, as the item may be a copy.
+    /// compare-and-swap by identity, safe because `old` is held and so cannot be reused. A later
+    /// flush that takes `old` takes the item too, as the item may be a copy.
     ///
     /// # Errors
     /// Returns `item`, unchanged, if `old` was replaced, removed, evicted or flushed, has expired
@@ -87,9 +88,8 @@ impl Cache {
             return Err(item);
         }
         let space = core.keyspace(core.arena.info_of(item.ptr()).keyspace);
-        // A copy of an item that is flushed meanwhile must not survive the flush. Either `item` was
-        // created before the flush, which then covers it, or the flush is seen here. SAFETY: `old`
-        // holds a reference.
+        // A copy of a flushed item must not survive the flush. An earlier flush is seen here, and a
+        // later one takes the copy, which is stamped already. SAFETY: `old` holds a reference.
         let is_gone = || unsafe { core.is_dead(old.item(), space) };
         let verdict = |found: Option<ItemPtr>| {
             if found == Some(old.ptr()) && !is_gone() { Verdict::ReplaceMatching } else { Verdict::Refuse }
