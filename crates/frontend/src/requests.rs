@@ -186,7 +186,6 @@ impl RequestLog {
             let is_plain = wanted.request_log_plain_keys;
             *lock(buffer) = Buffer { entries: Vec::with_capacity(BUFFERED), is_plain };
         }
-        ledger.charge(Part::Fixed, self.buffer_bytes());
         let max_bytes = wanted.request_log_max_bytes.as_u64();
         let writer = Writer {
             log: Arc::clone(self),
@@ -200,7 +199,10 @@ impl RequestLog {
             telling: Seldom::once_in(60),
         };
         let thread = Repeating::start("requests", WRITE_EVERY, writer, |writer, _| writer.turn());
-        *lock(&self.writing) = Some(thread.map_err(failed)?);
+        // Nothing is kept or charged for a thread that could not be started.
+        let thread = thread.map_err(failed).inspect_err(|_| self.drop_buffers())?;
+        ledger.charge(Part::Fixed, self.buffer_bytes());
+        *lock(&self.writing) = Some(thread);
         let highest = u64::MAX / u64::from(wanted.request_log_one_in.max(1));
         self.highest_hash.store(highest, Ordering::Relaxed);
         *lock(&self.applied) = wanted.clone();
@@ -222,9 +224,15 @@ impl RequestLog {
     pub fn stop(&self, ledger: &Ledger) {
         self.highest_hash.store(0, Ordering::Relaxed);
         if lock(&self.writing).take().is_some() {
-            self.buffers.iter().for_each(|buffer| *lock(buffer) = Buffer::default());
+            self.drop_buffers();
             ledger.release(Part::Fixed, self.buffer_bytes());
+            // If what follows fails, the former settings are not in force.
+            *lock(&self.applied) = Watch::default();
         }
+    }
+
+    fn drop_buffers(&self) {
+        self.buffers.iter().for_each(|buffer| *lock(buffer) = Buffer::default());
     }
 
     /// Returns the number that stands for a key here, and in spans.

@@ -83,6 +83,10 @@ fn settings_that_stay_leave_the_file_alone_and_one_that_cannot_be_written_change
     log.notes(0, "t", Spoken::Memcached).expect("still on").note(&asked(b"k"));
     log.stop(&ledger);
     assert!(std::fs::read_to_string(&moved).expect("the log").lines().count() == 3);
+    assert_eq!(ledger.total(), 0, "the buffers are gone");
+    log.apply(&ledger, &watch(&path), Files::Keep).expect("begun anew");
+    assert!(path.exists(), "settings that were stopped are not in force");
+    log.stop(&ledger);
 }
 
 #[test]
