@@ -23,8 +23,6 @@ pub(crate) struct Graph {
     /// By the places in `modules` of the user and the used: the lines of the user's file that make
     /// the edge.
     pub(crate) edges: BTreeMap<(usize, usize), Vec<usize>>,
-    /// The places in `modules` that use another crate, with its name and the line of the use.
-    pub(crate) foreign: Vec<(usize, String, usize)>,
 }
 
 impl Graph {
@@ -36,10 +34,6 @@ impl Graph {
             for (from, to, line) in namespace.edges() {
                 let edge = (graph.module(from), graph.module(to));
                 graph.edges.entry(edge).or_default().push(line);
-            }
-            for (from, name, line) in namespace.foreign() {
-                let from = graph.module(from);
-                graph.foreign.push((from, name, line));
             }
             for module in namespace.modules() {
                 graph.module(module);

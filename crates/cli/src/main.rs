@@ -1,18 +1,20 @@
 //! The `millpond` command: reads its arguments and calls the crate that does the work.
+//!
+//! It is also where the server gets the protocols that it speaks.
 
 #![forbid(unsafe_code)]
 
-mod admin;
-mod admin_tls;
 mod bench;
-mod inspect;
-mod serve;
-mod tenant;
-mod top;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use console::text::{printable, say};
+use console::{admin, flags, inspect, tenant, top};
+
+/// The protocols of clients.
+const PROTOCOLS: server::Protocols =
+    server::Protocols { memcached: memcached::new_session, resp: resp::new_session };
 
 /// A cache server for memcached and Redis clients, with tools to drive, watch, measure and plan
 /// one.
@@ -31,7 +33,7 @@ enum Command {
     /// both, 127.0.0.1:11211 and 127.0.0.1:6379, and for operators on http://127.0.0.1:11212/. A
     /// port that another program has is left out, as long as one is left for clients. SIGHUP
     /// re-reads the configuration, and changes what can change while serving.
-    Serve(serve::ServeArguments),
+    Serve(flags::ServeArguments),
     /// Drive a cache with load, replay a trace through one, or generate a trace.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -81,14 +83,14 @@ enum ConfigCommand {
     /// Files, folders and addresses that it names are checked as `millpond serve` would, as the
     /// calling user; nothing is changed. An address that is in use is a warning, as the running
     /// server may be this one.
-    Check(serve::ServeArguments),
+    Check(flags::ServeArguments),
     /// Print the configuration that would hold, as a commented file.
     Print {
         /// Leave file, variables and flags aside.
         #[arg(long)]
         defaults: bool,
         #[command(flatten)]
-        arguments: serve::ServeArguments,
+        arguments: flags::ServeArguments,
     },
     /// Show the settings of a running server.
     Get {
@@ -131,41 +133,45 @@ fn main() -> ExitCode {
         end_with_reader();
     }
     let result: Result<(), String> = match command {
-        Command::Serve(arguments) => server::run(|survey| arguments.load(survey)).map_err(|e| e.to_string()),
+        Command::Serve(arguments) => {
+            server::run(PROTOCOLS, |survey| arguments.load(survey)).map_err(|e| e.to_string())
+        }
         // Every cause in the chain, on one line.
         Command::Bench(command) => command.execute(),
         Command::Experiment(command) => experiments::command::execute(&command).map_err(|e| format!("{e:#}")),
         Command::Simulate(arguments) => simulate::command::simulate(&arguments).map_err(|e| format!("{e:#}")),
         Command::Curve(args) => ::bench::command::curve::execute(&args, &mut std::io::stdout().lock())
             .map_err(|e| format!("{e:#}")),
-        Command::Inspect(arguments) => arguments.report().map(|text| serve::say(&text)),
-        Command::Config(ConfigCommand::Check(arguments)) => arguments.check().map_err(|e| e.to_string()),
+        Command::Inspect(arguments) => arguments.report().map(|text| say(&text)),
+        Command::Config(ConfigCommand::Check(arguments)) => {
+            arguments.check(&server::preflight::all).map_err(|e| e.to_string())
+        }
         Command::Config(ConfigCommand::Print { defaults, arguments }) => {
             arguments.print(defaults).map_err(|e| e.to_string())
         }
-        Command::Config(ConfigCommand::Get { part, admin }) => admin.get(&part).map(|text| serve::say(&text)),
-        Command::Config(ConfigCommand::Set(arguments)) => arguments.set().map(|text| serve::say(&text)),
-        Command::Config(ConfigCommand::Diff(arguments)) => arguments.diff().map(|text| serve::say(&text)),
+        Command::Config(ConfigCommand::Get { part, admin }) => admin.get(&part).map(|text| say(&text)),
+        Command::Config(ConfigCommand::Set(arguments)) => arguments.set().map(|text| say(&text)),
+        Command::Config(ConfigCommand::Diff(arguments)) => arguments.diff().map(|text| say(&text)),
         Command::Top(arguments) => arguments.show(),
-        Command::Tenant(command) => command.execute().map(|text| serve::say(&text)),
-        Command::Health(admin) => admin.health().map(|text| serve::say(&text)),
+        Command::Tenant(command) => command.execute().map(|text| say(&text)),
+        Command::Health(admin) => admin.health().map(|text| say(&text)),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "millpond", &mut text);
-            serve::say(&String::from_utf8_lossy(&text));
+            say(&String::from_utf8_lossy(&text));
             Ok(())
         }
         Command::Man { folder } => write_manual(&folder).map_err(|e| format!("{}: {e}", folder.display())),
         Command::HashPassword => hash_password(),
         Command::Version => {
-            serve::say(concat!("millpond ", env!("CARGO_PKG_VERSION"), "\n"));
+            say(concat!("millpond ", env!("CARGO_PKG_VERSION"), "\n"));
             Ok(())
         }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("millpond: {}", serve::printable(&error, &['\n', '\t']));
+            eprintln!("millpond: {}", printable(&error, &['\n', '\t']));
             ExitCode::FAILURE
         }
     }
@@ -185,7 +191,7 @@ fn hash_password() -> Result<(), String> {
     if password.is_empty() {
         return Err("there is no password on standard input".to_owned());
     }
-    serve::say(&format!("{}\n", server::hash_password(password.as_bytes())));
+    say(&format!("{}\n", server::hash_password(password.as_bytes())));
     Ok(())
 }
 

@@ -2,8 +2,9 @@
 //! share.
 //!
 //! # Rooms
-//! - [`turn`], [`context`], [`output`]: what a worker lends to the connection that has its turn,
-//!   and what the turn results in. [`mailbox`], [`peer`]: messages to workers, and the other end.
+//! - [`session`]: the contract between a worker and a protocol. [`turn`], [`context`], [`output`]:
+//!   what a worker lends to the connection that has its turn, and what the turn results in.
+//!   [`mailbox`], [`peer`]: messages to workers, and the other end.
 //! - [`lookup`]: lookups, which both protocols make together; [`deadline`]: expiry times to the
 //!   millisecond.
 //! - [`shared`]: the state that all threads see, and its parts: [`settings`], [`listener`],
@@ -41,6 +42,7 @@ pub mod peer;
 pub mod pools;
 pub mod reload;
 pub mod requests;
+pub mod session;
 pub mod settings;
 pub mod shared;
 pub mod slow;

@@ -1,6 +1,7 @@
 //! Execution of memcached's classic, meta and binary commands on the engine.
 //!
-//! A [`Session`] is given the input of a connection and answers every whole request in it.
+//! A session ([`new_session`]) is given the input of a connection and answers every whole request
+//! in it.
 //! Consecutive lookups – the keys of a retrieval, pipelined retrievals, plain `mg` – are batched.
 //! Commands whose change to an item depends on its state are optimistic: they read the item, make a
 //! new one, replace exactly the item that was read, and retry if that item is no longer there. No
@@ -64,8 +65,18 @@ enum Wire {
     Binary,
 }
 
+/// Creates the session of a connection that is charged to `account`: a
+/// [`NewSession`](frontend::session::NewSession).
+pub fn new_session<'c>(
+    info: Arc<ConnectionInfo>,
+    account: Arc<Account>,
+    context: &Context<'c>,
+) -> Box<dyn frontend::session::Session<'c> + 'c> {
+    Box::new(Session::new(info, account, &context.settings, &context.shared.users))
+}
+
 /// The memcached side of one connection.
-pub struct Session<'c> {
+struct Session<'c> {
     wire: Wire,
     parser: Parser,
     binary: BinaryParser,
@@ -85,8 +96,7 @@ pub struct Session<'c> {
 }
 
 impl<'c> Session<'c> {
-    /// Creates the session of a connection that is `account`'s.
-    pub fn new(info: Arc<ConnectionInfo>, account: Arc<Account>, settings: &Settings, users: &Users) -> Self {
+    fn new(info: Arc<ConnectionInfo>, account: Arc<Account>, settings: &Settings, users: &Users) -> Self {
         let identity = Identity::new(users, info.listener.auth);
         let wire = match info.listener.protocol {
             Protocol::Memcached | Protocol::Auto | Protocol::Resp => Wire::Unknown,
@@ -108,61 +118,6 @@ impl<'c> Session<'c> {
             dump: None,
             new_limits: None,
         }
-    }
-
-    /// The account charged for the connection's next turn.
-    pub fn account(&self) -> &Arc<Account> {
-        self.elsewhere.as_ref().unwrap_or(&self.account)
-    }
-
-    /// The account that the connection belongs to.
-    pub fn own_account(&self) -> &Arc<Account> {
-        &self.account
-    }
-
-    /// Takes over changed limits, at the next turn.
-    pub fn reload(&mut self, settings: &Settings) {
-        self.new_limits = Some(settings.protocol.clone());
-    }
-
-    /// Returns whether the session is in the middle of a large value.
-    pub fn is_receiving_value(&self) -> bool {
-        self.incoming.is_some()
-    }
-
-    /// Item memory that cannot be evicted while a value is on its way or a listing is.
-    pub fn held_bytes(&self) -> usize {
-        let dump = self.dump.as_ref().map_or(0, Dump::held_bytes);
-        self.incoming.as_ref().map_or(0, Incoming::held_bytes) + dump
-    }
-
-    /// Returns the buffer for the missing bytes of a large value.
-    pub fn value_buffer(&mut self) -> Option<&mut [u8]> {
-        self.incoming.as_mut()?.buffer()
-    }
-
-    /// Notes that `bytes` were put into [`Self::value_buffer`].
-    pub fn value_received(&mut self, bytes: usize) {
-        if let Some(incoming) = &mut self.incoming {
-            incoming.advance(bytes);
-        }
-    }
-
-    /// Answers the whole requests in `input`, up to the bounds of a turn.
-    pub fn turn(
-        &mut self,
-        context: &mut Context<'c>,
-        input: &[u8],
-        output: &mut Output<ReadHandle<'c>>,
-    ) -> Turn {
-        if !self.identity.refresh(&context.shared.users) {
-            return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
-        }
-        if !self.identity.is_known {
-            return self.ask_who(context.shared, input, output);
-        }
-        self.take_limits();
-        self.answer(context, input, output)
     }
 
     /// As [`Self::turn`], for an authenticated client.
@@ -245,6 +200,62 @@ impl<'c> Session<'c> {
             self.binary = BinaryParser::new(limits.clone());
             self.parser = Parser::new(limits);
         }
+    }
+}
+
+impl<'c> frontend::session::Session<'c> for Session<'c> {
+    fn spoken(&self) -> Spoken {
+        Spoken::Memcached
+    }
+
+    fn account(&self) -> &Arc<Account> {
+        self.elsewhere.as_ref().unwrap_or(&self.account)
+    }
+
+    fn own_account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    fn reload(&mut self, settings: &Settings) {
+        self.new_limits = Some(settings.protocol.clone());
+    }
+
+    fn waits_as_a_whole(&self) -> bool {
+        true
+    }
+
+    fn is_receiving_value(&self) -> bool {
+        self.incoming.is_some()
+    }
+
+    fn held_bytes(&self) -> usize {
+        let dump = self.dump.as_ref().map_or(0, Dump::held_bytes);
+        self.incoming.as_ref().map_or(0, Incoming::held_bytes) + dump
+    }
+
+    fn own_bytes(&self) -> usize {
+        size_of::<Self>()
+    }
+
+    fn value_buffer(&mut self) -> Option<&mut [u8]> {
+        self.incoming.as_mut()?.buffer()
+    }
+
+    fn value_received(&mut self, bytes: usize) {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.advance(bytes);
+        }
+    }
+
+    fn turn(&mut self, context: &mut Context<'c>, input: &[u8], output: &mut Output<ReadHandle<'c>>) -> Turn {
+        if !self.identity.refresh(&context.shared.users) {
+            return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
+        }
+        if !self.identity.is_known {
+            return self.ask_who(context.shared, input, output);
+        }
+        self.take_limits();
+        self.answer(context, input, output)
     }
 }
 

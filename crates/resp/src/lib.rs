@@ -1,6 +1,7 @@
 //! Execution of Redis commands: strings, collections and keys, in RESP2 and RESP3.
 //!
-//! A [`Session`] is given the input of a connection and answers every whole request in it.
+//! A session ([`new_session`]) is given the input of a connection and answers every whole request
+//! in it.
 //! Consecutive `GET`s and the keys of `MGET` are batched. Commands whose change to an item depends
 //! on its state are optimistic: they read the item, make a new one, replace exactly the item that
 //! was read, and retry if that item is no longer there. Commands that must not be interleaved with
@@ -54,4 +55,4 @@ mod tracking;
 mod transaction;
 mod writer;
 
-pub use self::session::Session;
+pub use self::session::new_session;

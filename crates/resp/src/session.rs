@@ -27,8 +27,18 @@ use super::timing::Gathered;
 /// The longest argument of an unauthenticated client, as in Redis.
 const MAX_UNAUTHENTICATED_BULK_BYTES: usize = 16 << 10;
 
+/// Creates the session of a connection that is charged to `account`: a
+/// [`NewSession`](frontend::session::NewSession).
+pub fn new_session<'c>(
+    info: Arc<ConnectionInfo>,
+    account: Arc<Account>,
+    context: &Context<'c>,
+) -> Box<dyn frontend::session::Session<'c> + 'c> {
+    Box::new(Session::new(info, account, &context.settings, &context.shared.users))
+}
+
 /// The RESP side of one connection.
-pub struct Session<'c> {
+struct Session<'c> {
     parser: Parser,
     info: Arc<ConnectionInfo>,
     account: Arc<Account>,
@@ -51,8 +61,7 @@ pub struct Session<'c> {
 }
 
 impl<'c> Session<'c> {
-    /// Creates the session of a connection that is `account`'s.
-    pub fn new(info: Arc<ConnectionInfo>, account: Arc<Account>, settings: &Settings, users: &Users) -> Self {
+    fn new(info: Arc<ConnectionInfo>, account: Arc<Account>, settings: &Settings, users: &Users) -> Self {
         let identity = Identity::new(users, info.listener.auth);
         info.named().resp = 2;
         Self {
@@ -71,41 +80,57 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// The account charged for the connection's next turn.
-    pub fn account(&self) -> &Arc<Account> {
+    /// Applies changes of the user's rules and of limits, and the limits that follow from
+    /// authentication. Returns false if the user no longer exists.
+    fn refresh(&mut self, users: &Users, settings: &Settings) -> bool {
+        if !self.identity.refresh(users) {
+            return false;
+        }
+        if std::mem::take(&mut self.has_new_limits) || self.was_known != self.identity.is_known {
+            self.was_known = self.identity.is_known;
+            self.parser.set_limits(limits(settings, &self.identity));
+        }
+        true
+    }
+}
+
+impl<'c> frontend::session::Session<'c> for Session<'c> {
+    fn spoken(&self) -> Spoken {
+        Spoken::Resp
+    }
+
+    fn account(&self) -> &Arc<Account> {
         self.elsewhere.as_ref().unwrap_or(&self.account)
     }
 
-    /// The account that the connection belongs to.
-    pub fn own_account(&self) -> &Arc<Account> {
+    fn own_account(&self) -> &Arc<Account> {
         &self.account
     }
 
-    /// Takes over changed limits, at the next turn.
-    pub fn reload(&mut self) {
+    fn reload(&mut self, _: &Settings) {
         self.has_new_limits = true;
     }
 
-    /// Returns whether the session is in the middle of a large value.
-    pub fn is_receiving_value(&self) -> bool {
+    fn waits_as_a_whole(&self) -> bool {
+        false
+    }
+
+    fn is_receiving_value(&self) -> bool {
         self.incoming.is_some()
     }
 
-    /// Item memory that cannot be evicted while a value is on its way or a listing is.
-    pub fn held_bytes(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         let listing = self.listing.as_ref().map_or(0, Listing::held_bytes);
         self.incoming.as_ref().map_or(0, Incoming::held_bytes) + listing
     }
 
-    /// Memory of its own, besides its size.
-    pub fn buffer_bytes(&self) -> usize {
+    fn own_bytes(&self) -> usize {
         let listing = self.listing.as_ref().map_or(0, Listing::buffer_bytes);
-        self.parser.held_bytes() + self.client.held_bytes() + listing + self.pushes.capacity()
+        let buffers = self.parser.held_bytes() + self.client.held_bytes() + self.pushes.capacity();
+        size_of::<Self>() + buffers + listing
     }
 
-    /// Keeps what is to be sent between two replies; false where that would be more than `max`
-    /// bytes.
-    pub fn push(&mut self, bytes: &[u8], max: usize) -> bool {
+    fn push(&mut self, bytes: &[u8], max: usize) -> bool {
         let fits = self.pushes.len() + bytes.len() <= max;
         if fits {
             self.pushes.extend_from_slice(bytes);
@@ -113,38 +138,28 @@ impl<'c> Session<'c> {
         fits
     }
 
-    /// Appends what was kept by [`Self::push`], if the output ends with a whole reply.
     #[inline]
-    pub fn take_pushes(&mut self, output: &mut Output<ReadHandle<'c>>) {
+    fn take_pushes(&mut self, output: &mut Output<ReadHandle<'c>>) {
         if !self.pushes.is_empty() && self.answered_keys == 0 && self.listing.is_none() {
             output.write(&std::mem::take(&mut self.pushes));
         }
     }
 
-    /// Returns whether the client tracks changes of keys.
-    pub fn tracks(&self) -> bool {
+    fn tracks(&self) -> bool {
         self.client.tracking.is_some()
     }
 
-    /// Returns the buffer for the missing bytes of a large value.
-    pub fn value_buffer(&mut self) -> Option<&mut [u8]> {
+    fn value_buffer(&mut self) -> Option<&mut [u8]> {
         self.incoming.as_mut()?.buffer()
     }
 
-    /// Notes that `bytes` were put into [`Self::value_buffer`].
-    pub fn value_received(&mut self, bytes: usize) {
+    fn value_received(&mut self, bytes: usize) {
         if let Some(incoming) = &mut self.incoming {
             incoming.advance(bytes);
         }
     }
 
-    /// Answers the whole requests in `input`, up to the bounds of a turn.
-    pub fn turn(
-        &mut self,
-        context: &mut Context<'c>,
-        input: &[u8],
-        output: &mut Output<ReadHandle<'c>>,
-    ) -> Turn {
+    fn turn(&mut self, context: &mut Context<'c>, input: &[u8], output: &mut Output<ReadHandle<'c>>) -> Turn {
         let Context { shared, worker, settings, turns, sampled, is_long, .. } = context;
         if !self.refresh(&shared.users, settings) {
             return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
@@ -208,19 +223,6 @@ impl<'c> Session<'c> {
         }
         go_on(elsewhere, home, moves_to);
         turn
-    }
-
-    /// Applies changes of the user's rules and of limits, and the limits that follow from
-    /// authentication. Returns false if the user no longer exists.
-    fn refresh(&mut self, users: &Users, settings: &Settings) -> bool {
-        if !self.identity.refresh(users) {
-            return false;
-        }
-        if std::mem::take(&mut self.has_new_limits) || self.was_known != self.identity.is_known {
-            self.was_known = self.identity.is_known;
-            self.parser.set_limits(limits(settings, &self.identity));
-        }
-        true
     }
 }
 

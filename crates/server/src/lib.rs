@@ -5,7 +5,7 @@
 //!   own connections; a request is received, answered and sent by one thread, which hands nothing
 //!   to another.
 //! - `session`: the protocol of a connection, which `detect` finds out. The commands of each are a
-//!   crate: [`memcached`] and [`resp`].
+//!   crate that is not known here; who starts a server names them ([`Protocols`]).
 //! - `admin`: HTTP for operators and for Prometheus.
 //! - `preflight`, `open`: checking and opening files and addresses.
 //! - `server`, `run`: starting, stopping; signals. `maintain`: the thread that maintains the cache.
@@ -42,5 +42,6 @@ mod session;
 pub use config::acl::hash_password;
 pub use config::{self, Config, Error, ErrorKind};
 pub use frontend::log::LogControl;
+pub use frontend::session::Protocols;
 pub use run::run;
 pub use server::Server;

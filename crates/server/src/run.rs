@@ -8,6 +8,7 @@ use config::load::{Loaded, Survey};
 use config::{Error, ErrorKind};
 use frontend::changing::Origin;
 use frontend::log::LogControl;
+use frontend::session::Protocols;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
@@ -17,13 +18,13 @@ use crate::notify;
 use crate::preflight;
 use crate::server::Server;
 
-/// Serves until SIGTERM, SIGINT or SIGUSR1, the signal for a graceful stop of memcached; then
-/// drains and returns. On SIGHUP calls `load` again and applies the settings that can be changed
-/// while serving. `load` gets the checks to make on this machine.
+/// Serves clients of `protocols` until SIGTERM, SIGINT or SIGUSR1, the signal for a graceful stop
+/// of memcached; then drains and returns. On SIGHUP calls `load` again and applies the settings
+/// that can be changed while serving. `load` gets the checks to make on this machine.
 ///
 /// # Errors
 /// If the configuration is rejected or the server cannot start, and if a worker dies.
-pub fn run(load: impl Fn(Survey<'_>) -> Result<Loaded, Error>) -> Result<(), Error> {
+pub fn run(protocols: Protocols, load: impl Fn(Survey<'_>) -> Result<Loaded, Error>) -> Result<(), Error> {
     let activated = Activated::from_environment()?;
     let Loaded { file, config, warnings } = load(&|config| preflight::start(config, &activated))?;
     let log = LogControl::start(config.log.level);
@@ -31,7 +32,7 @@ pub fn run(load: impl Fn(Survey<'_>) -> Result<Loaded, Error>) -> Result<(), Err
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])
         .map_err(|e| Error::with_source(ErrorKind::System, "signals cannot be received", e))?;
-    let server = Server::start_with(config, Clock::System, activated)?;
+    let server = Server::start_with(config, protocols, Clock::System, activated)?;
     server.shared().changing.set_origin(Origin { file: file.clone(), log });
     announce(&server);
     let listening = listening(&server);

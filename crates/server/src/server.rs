@@ -14,6 +14,7 @@ use frontend::mailbox::{Mailbox, Message};
 use frontend::pools::{add_pool, set_shares};
 use frontend::reload::put_in_force;
 use frontend::requests::Files;
+use frontend::session::Protocols;
 use frontend::shared::{Shared, WorkerState};
 use millpond::{Cache, CacheConfig};
 use tenancy::key_space::{Entrance, Pool};
@@ -43,6 +44,15 @@ pub struct Server {
     failure: Arc<Failure>,
 }
 
+/// A worker to be started.
+struct NewWorker {
+    index: usize,
+    protocols: Protocols,
+    listeners: Vec<Arc<Listener>>,
+    /// True if it stays on one processor.
+    pin: bool,
+}
+
 /// The mark that a worker died, which must not happen.
 #[derive(Default)]
 pub(crate) struct Failure {
@@ -60,14 +70,14 @@ impl Failure {
 }
 
 impl Server {
-    /// Starts a server with a checked configuration on the system's clock: builds the cache,
-    /// listens, starts the threads.
+    /// Starts a server of `protocols` with a checked configuration on the system's clock: builds
+    /// the cache, listens, starts the threads.
     ///
     /// # Errors
     /// [`ErrorKind::Engine`], [`ErrorKind::Listen`] or [`ErrorKind::System`], naming the part that
     /// failed.
-    pub fn start(config: Config) -> Result<Self, Error> {
-        Self::start_with_clock(config, Clock::System)
+    pub fn start(config: Config, protocols: Protocols) -> Result<Self, Error> {
+        Self::start_with_clock(config, protocols, Clock::System)
     }
 
     /// As [`Self::start`], on the given clock. On a manual clock time-outs and expiry happen when
@@ -75,13 +85,14 @@ impl Server {
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub fn start_with_clock(config: Config, clock: Clock) -> Result<Self, Error> {
-        Self::start_with(config, clock, Activated::default())
+    pub fn start_with_clock(config: Config, protocols: Protocols, clock: Clock) -> Result<Self, Error> {
+        Self::start_with(config, protocols, clock, Activated::default())
     }
 
     /// As [`Self::start_with_clock`], on sockets that were handed over if there are any.
     pub(crate) fn start_with(
         mut config: Config,
+        protocols: Protocols,
         clock: Clock,
         mut activated: Activated,
     ) -> Result<Self, Error> {
@@ -119,19 +130,15 @@ impl Server {
             server.admin = Some(AdminServer::start(Arc::clone(&shared), socket)?);
         }
         for index in 0..threads {
-            server.spawn(Arc::clone(&shared), sockets.clone(), index, pin)?;
+            let worker = NewWorker { index, protocols, listeners: sockets.clone(), pin };
+            server.spawn(Arc::clone(&shared), worker)?;
         }
         Ok(server)
     }
 
-    /// Starts worker number `index` and waits until it is set up.
-    fn spawn(
-        &mut self,
-        shared: Arc<Shared>,
-        sockets: Vec<Arc<Listener>>,
-        index: usize,
-        pin: bool,
-    ) -> Result<(), Error> {
+    /// Starts a worker and waits until it is set up.
+    fn spawn(&mut self, shared: Arc<Shared>, worker: NewWorker) -> Result<(), Error> {
+        let NewWorker { index, protocols, listeners, pin } = worker;
         let failure = Arc::clone(&self.failure);
         let (started, wait) = std::sync::mpsc::channel();
         let body = move || {
@@ -139,7 +146,8 @@ impl Server {
                 tracing::warn!(worker = index, %error, "A worker could not be pinned to its processor.");
             }
             base::thread::scope(|scope| {
-                match Worker::new(&shared, index, sockets, Long::new(scope, &shared, index)) {
+                let long = Long::new(scope, &shared, index);
+                match Worker::new(&shared, index, listeners, long, protocols) {
                     Ok(worker) => {
                         let _ = started.send(Ok(()));
                         worker.run();

@@ -6,56 +6,54 @@ use config::Protocol;
 use frontend::connections::ConnectionInfo;
 use frontend::context::Context;
 use frontend::output::Output;
+use frontend::session::{Protocols, Session};
 use frontend::settings::Settings;
 use frontend::turn::{Next, Turn};
 use millpond::ReadHandle;
 use tenancy::Account;
 use tenancy::latency::Spoken;
-use tenancy::users::Users;
 
 use crate::detect::{Detected, detect};
 
-/// The protocol's side of a connection.
-pub(crate) enum Session<'c> {
+/// The protocol's side of a connection, from before its protocol is known.
+pub(crate) enum AnySession<'c> {
     /// The first request will decide.
-    Undecided(Arc<ConnectionInfo>, Arc<Account>),
-    Memcached(Box<memcached::Session<'c>>),
-    Resp(Box<resp::Session<'c>>),
+    Undecided(Arc<ConnectionInfo>, Arc<Account>, Protocols),
+    Decided(Box<dyn Session<'c> + 'c>),
 }
 
-impl<'c> Session<'c> {
+impl<'c> AnySession<'c> {
     /// One of the listener's tenant.
-    pub(crate) fn new(info: Arc<ConnectionInfo>, settings: &Settings, users: &Users) -> Self {
+    pub(crate) fn new(info: Arc<ConnectionInfo>, protocols: Protocols, context: &Context<'c>) -> Self {
         let account = Arc::clone(&info.listener.accounts.home);
-        match info.listener.protocol {
-            Protocol::Auto => Self::Undecided(info, account),
-            Protocol::Resp => Self::of_resp(info, account, settings, users),
-            Protocol::Memcached | Protocol::MemcachedText | Protocol::MemcachedBinary => {
-                Self::of_memcached(&info, account, settings, users)
-            }
+        let new = match info.listener.protocol {
+            Protocol::Auto => return Self::Undecided(info, account, protocols),
+            Protocol::Resp => protocols.resp,
+            Protocol::Memcached | Protocol::MemcachedText | Protocol::MemcachedBinary => protocols.memcached,
+        };
+        Self::Decided(new(info, account, context))
+    }
+
+    fn decided(&self) -> Option<&(dyn Session<'c> + 'c)> {
+        match self {
+            Self::Undecided(..) => None,
+            Self::Decided(session) => Some(&**session),
         }
     }
 
-    fn of_resp(info: Arc<ConnectionInfo>, account: Arc<Account>, settings: &Settings, users: &Users) -> Self {
-        Self::Resp(Box::new(resp::Session::new(info, account, settings, users)))
-    }
-
-    fn of_memcached(
-        info: &Arc<ConnectionInfo>,
-        account: Arc<Account>,
-        settings: &Settings,
-        users: &Users,
-    ) -> Self {
-        Self::Memcached(Box::new(memcached::Session::new(Arc::clone(info), account, settings, users)))
+    fn decided_mut(&mut self) -> Option<&mut (dyn Session<'c> + 'c)> {
+        match self {
+            Self::Undecided(..) => None,
+            Self::Decided(session) => Some(&mut **session),
+        }
     }
 
     /// The account charged for the connection's next turn.
     #[inline]
     pub(crate) fn account(&self) -> &Arc<Account> {
         match self {
-            Self::Undecided(_, account) => account,
-            Self::Memcached(session) => session.account(),
-            Self::Resp(session) => session.account(),
+            Self::Undecided(_, account, _) => account,
+            Self::Decided(session) => session.account(),
         }
     }
 
@@ -63,28 +61,21 @@ impl<'c> Session<'c> {
     #[inline]
     pub(crate) fn own_account(&self) -> &Arc<Account> {
         match self {
-            Self::Undecided(_, account) => account,
-            Self::Memcached(session) => session.own_account(),
-            Self::Resp(session) => session.own_account(),
+            Self::Undecided(_, account, _) => account,
+            Self::Decided(session) => session.own_account(),
         }
     }
 
     /// Takes over changed limits, at the next turn.
     pub(crate) fn reload(&mut self, settings: &Settings) {
-        match self {
-            Self::Undecided(..) => {}
-            Self::Memcached(session) => session.reload(settings),
-            Self::Resp(session) => session.reload(),
+        if let Some(session) = self.decided_mut() {
+            session.reload(settings);
         }
     }
 
     /// Returns the protocol, once it is known.
     pub(crate) fn spoken(&self) -> Option<Spoken> {
-        match self {
-            Self::Undecided(..) => None,
-            Self::Memcached(_) => Some(Spoken::Memcached),
-            Self::Resp(_) => Some(Spoken::Resp),
-        }
+        self.decided().map(Session::spoken)
     }
 
     /// Returns whether the connection waits while its tenant's clients do, with these bytes to be
@@ -92,76 +83,57 @@ impl<'c> Session<'c> {
     pub(crate) fn waits_as_a_whole(&self, input: &[u8]) -> bool {
         match self {
             Self::Undecided(..) => detect(input) == Some(Detected::Memcached),
-            Self::Memcached(_) => true,
-            Self::Resp(_) => false,
+            Self::Decided(session) => session.waits_as_a_whole(),
         }
     }
 
     /// Returns whether the session is in the middle of a large value.
     pub(crate) fn is_receiving_value(&self) -> bool {
-        match self {
-            Self::Undecided(..) => false,
-            Self::Memcached(session) => session.is_receiving_value(),
-            Self::Resp(session) => session.is_receiving_value(),
-        }
+        self.decided().is_some_and(Session::is_receiving_value)
     }
 
     /// Item memory that cannot be evicted while a value is on its way or a listing is.
     pub(crate) fn held_bytes(&self) -> usize {
-        match self {
-            Self::Undecided(..) => 0,
-            Self::Memcached(session) => session.held_bytes(),
-            Self::Resp(session) => session.held_bytes(),
-        }
+        self.decided().map_or(0, Session::held_bytes)
     }
 
     /// Memory of its own.
-    pub(crate) fn buffer_bytes(&self) -> usize {
-        match self {
-            Self::Undecided(..) => 0,
-            Self::Memcached(_) => size_of::<memcached::Session<'_>>(),
-            Self::Resp(session) => size_of::<resp::Session<'_>>() + session.buffer_bytes(),
-        }
+    pub(crate) fn own_bytes(&self) -> usize {
+        self.decided().map_or(0, Session::own_bytes)
     }
 
     /// Returns the buffer for the missing bytes of a large value.
     pub(crate) fn value_buffer(&mut self) -> Option<&mut [u8]> {
         match self {
             Self::Undecided(..) => None,
-            Self::Memcached(session) => session.value_buffer(),
-            Self::Resp(session) => session.value_buffer(),
+            Self::Decided(session) => session.value_buffer(),
         }
     }
 
     /// Notes that `bytes` were put into [`Self::value_buffer`].
     pub(crate) fn value_received(&mut self, bytes: usize) {
-        match self {
-            Self::Undecided(..) => {}
-            Self::Memcached(session) => session.value_received(bytes),
-            Self::Resp(session) => session.value_received(bytes),
+        if let Some(session) = self.decided_mut() {
+            session.value_received(bytes);
         }
     }
 
     /// Keeps bytes that are to be sent between two replies; false if that would be more than `max`
     /// bytes.
     pub(crate) fn push(&mut self, bytes: &[u8], max: usize) -> bool {
-        match self {
-            Self::Undecided(..) | Self::Memcached(_) => true,
-            Self::Resp(session) => session.push(bytes, max),
-        }
+        self.decided_mut().is_none_or(|session| session.push(bytes, max))
     }
 
     /// Appends the bytes kept by [`Self::push`], if the output ends with a whole reply.
     #[inline]
     pub(crate) fn take_pushes(&mut self, output: &mut Output<ReadHandle<'c>>) {
-        if let Self::Resp(session) = self {
+        if let Some(session) = self.decided_mut() {
             session.take_pushes(output);
         }
     }
 
     /// Returns whether changes are reported to the client.
     pub(crate) fn tracks(&self) -> bool {
-        matches!(self, Self::Resp(session) if session.tracks())
+        self.decided().is_some_and(Session::tracks)
     }
 
     /// Answers the whole requests in `input`, up to the bounds of a turn.
@@ -171,17 +143,16 @@ impl<'c> Session<'c> {
         input: &[u8],
         output: &mut Output<ReadHandle<'c>>,
     ) -> Turn {
-        if let Self::Undecided(info, account) = self {
-            let (account, users) = (Arc::clone(account), &context.shared.users);
-            *self = match detect(input) {
+        if let Self::Undecided(info, account, protocols) = self {
+            let new = match detect(input) {
                 None => return Turn { consumed: 0, answered: 0, next: Next::Input },
-                Some(Detected::Resp) => Self::of_resp(Arc::clone(info), account, &context.settings, users),
-                Some(Detected::Memcached) => Self::of_memcached(info, account, &context.settings, users),
+                Some(Detected::Resp) => protocols.resp,
+                Some(Detected::Memcached) => protocols.memcached,
             };
+            *self = Self::Decided(new(Arc::clone(info), Arc::clone(account), context));
         }
         match self {
-            Self::Memcached(session) => session.turn(context, input, output),
-            Self::Resp(session) => session.turn(context, input, output),
+            Self::Decided(session) => session.turn(context, input, output),
             Self::Undecided(..) => Turn::LATER,
         }
     }

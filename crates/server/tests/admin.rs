@@ -38,7 +38,7 @@ fn ask(server: &Server, method: &str, path: &str, headers: &str) -> (u16, String
 
 #[test]
 fn no_page_is_shown_by_another_name_or_to_another_page() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     for path in PAGES {
         let own = if path == "/nowhere" { 404 } else { 200 };
         for host in ["localhost:1", "127.0.0.1", "[::1]:5"] {
@@ -65,7 +65,7 @@ fn no_page_is_shown_by_another_name_or_to_another_page() {
 /// A request that a web page may send without a preflight changes nothing.
 #[test]
 fn what_changes_something_cannot_be_sent_by_a_form() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     for kind in ["", "Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n"] {
         let headers = format!("Host: localhost\r\n{kind}");
         assert_eq!(ask(&server, "POST", "/config/rewrite", &headers).0, 415, "{kind}");
@@ -78,7 +78,7 @@ fn what_changes_something_cannot_be_sent_by_a_form() {
 
 #[test]
 fn names_are_added_while_serving() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     assert_eq!(ask(&server, "GET", "/metrics", "Host: cache-1:9\r\n").0, 403);
     let wanted = r#"{"admin.hosts": ["cache-1"]}"#;
     let (status, body) = ask_admin(&server, "PUT", "/config", "localhost", wanted);
@@ -94,7 +94,7 @@ fn with_tokens_who_shows_none_sees_nothing() {
     let mut config = config();
     config.admin.token = Secret(TOKEN.to_owned());
     config.admin.tokens_file = file.clone();
-    let server = Server::start(config.clone()).expect("a server");
+    let server = support::start(config.clone()).expect("a server");
     for path in PAGES.into_iter().filter(|path| *path != "/") {
         let (status, answer) = ask(&server, "GET", path, "Host: localhost\r\n");
         assert!(
@@ -129,14 +129,15 @@ fn with_tokens_who_shows_none_sees_nothing() {
 
 #[test]
 fn an_address_that_others_reach_needs_tokens_or_certificates() {
-    let refusal = |config: &Config| Server::start(config.clone()).map(drop).expect_err("refused").to_string();
+    let refusal =
+        |config: &Config| support::start(config.clone()).map(drop).expect_err("refused").to_string();
     let mut config = config();
     config.admin.address = Auto::Set("tcp://0.0.0.0:0".parse().expect("an address"));
     assert!(refusal(&config).contains("admin.token"), "{}", refusal(&config));
     config.admin.token = Secret("short".to_owned());
     assert!(refusal(&config).contains("admin.token: it has 5 bytes"), "{}", refusal(&config));
     config.admin.token = Secret(TOKEN.to_owned());
-    let server = Server::start(config).expect("with a token");
+    let server = support::start(config).expect("with a token");
     assert_eq!(server.admin_address().map(|address| address.ip().is_unspecified()), Some(true));
 }
 
@@ -152,7 +153,7 @@ fn each_tenant_has_a_histogram_of_its_latencies() {
             ..ListenerConfig::default()
         })
         .to_vec();
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut shop = Client::connect(tcp(&server.addresses()[0].1));
     for _ in 0..100 {
         assert_eq!(shop.ask("mn\r\n"), "MN");
@@ -174,7 +175,7 @@ fn each_tenant_has_a_histogram_of_its_latencies() {
 fn curves_and_hot_keys_are_there_without_a_setting() {
     let mut config = config();
     config.tenants = (0..20).map(|number| TenantSettings::unlimited(&format!("t{number}"))).collect();
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("set k 0 0 1\r\nx\r\n"), "STORED");
     let (_, curves) = get_page(&server, "/curves.json");
@@ -187,7 +188,7 @@ fn curves_and_hot_keys_are_there_without_a_setting() {
 
 #[test]
 fn a_browser_is_shown_a_page_that_needs_nothing_else() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let (status, page) = ask(&server, "GET", "/", "Host: localhost\r\nAccept: text/html,*/*\r\n");
     assert!(status == 200 && page.contains("<title>Millpond</title>"), "{page}");
     assert!(page.to_lowercase().contains("content-security-policy: default-src 'none'"), "{page}");
@@ -200,7 +201,7 @@ fn a_browser_is_shown_a_page_that_needs_nothing_else() {
 
 #[test]
 fn a_tenant_that_no_client_can_be_is_warned_of_as_it_is_made() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let made = |name: &str| {
         let body = r#"{"limit": "32MiB", "databases": [1]}"#;
         let request = format!(

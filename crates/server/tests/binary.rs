@@ -2,7 +2,6 @@
 
 mod support;
 
-use millpond_server::Server;
 use millpond_server::config::{Address, ListenerConfig, Protocol};
 use protocol::memcached::binary::{Answer, Frame, HEADER_BYTES, Opcode, Status};
 use support::{Client, address, config, metric, tcp};
@@ -25,7 +24,7 @@ fn answer(client: &mut Client) -> (Opcode, u16, Vec<u8>) {
 
 #[test]
 fn what_one_protocol_stores_the_other_reads() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let (mut text, mut binary) = (Client::connect(address(&server)), Client::connect(address(&server)));
     assert_eq!(text.ask("set a 5 0 3\r\nabc\r\n"), "STORED");
     binary.send(frame(Opcode::APPEND, b"", b"a", b"def"));
@@ -47,7 +46,7 @@ fn each_listener_speaks_what_it_is_told_to() {
         let name = name.to_owned();
         config.listeners.push(ListenerConfig { name, address, protocol, ..ListenerConfig::default() });
     }
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let place = |number: usize| tcp(&server.addresses()[number].1);
     let noop = frame(Opcode::NOOP, b"", b"", b"");
 
@@ -68,7 +67,7 @@ fn each_listener_speaks_what_it_is_told_to() {
 
 #[test]
 fn what_is_refused_for_its_size_is_counted_and_what_follows_is_answered() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     let requests = [
         frame(Opcode::SET_Q, &[0; 8], b"a", b"1"),
@@ -89,7 +88,7 @@ fn what_is_refused_for_its_size_is_counted_and_what_follows_is_answered() {
 fn many_quiet_gets_are_answered_in_order() {
     let mut config = config();
     config.limits.max_output_buffer_bytes = base::ByteSize::new(50_000);
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut client = Client::connect(address(&server));
     client.send(frame(Opcode::SET_Q, &[0; 8], b"big", &[b'b'; 30_000]));
     client.send(frame(Opcode::SET_Q, &[0; 8], b"small", b"s"));

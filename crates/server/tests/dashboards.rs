@@ -6,7 +6,6 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use millpond_server::Server;
 use millpond_server::config::{MonitorMode, TenantSettings};
 use serde_json::Value;
 use support::{Client, address, config, get_page};
@@ -34,7 +33,7 @@ impl Told {
         config.watch.curve_one_in = 1;
         config.monitor.mode = MonitorMode::FreeMemory;
         config.tenants = vec![TenantSettings::unlimited("default")];
-        let server = Server::start(config).expect("a server");
+        let server = support::start(config).expect("a server");
         let mut client = Client::connect(address(&server));
         assert_eq!(client.ask("set k 0 0 1\r\n1\r\n"), "STORED");
         assert_eq!(client.ask("mg k s\r\n"), "HD s1");

@@ -3,7 +3,7 @@
 mod support;
 
 use millpond_server::config::{Address, Auto, ListenerConfig, Protocol};
-use millpond_server::{Config, ErrorKind, Server};
+use millpond_server::{Config, ErrorKind};
 use support::{Client, address, config, get_page, tcp};
 
 /// The default configuration, on free ports.
@@ -20,7 +20,7 @@ fn both_usual_ports_serve_both_kinds_of_clients() {
         defaults.listeners.iter().map(|it| format!("{} {}", it.name, it.address)).collect();
     assert_eq!(addresses, ["main tcp://127.0.0.1:11211", "redis tcp://127.0.0.1:6379"]);
 
-    let server = Server::start(usual()).expect("a server");
+    let server = support::start(usual()).expect("a server");
     for (_, place) in server.addresses() {
         let place = tcp(&place);
         for (request, answer) in [
@@ -44,7 +44,7 @@ fn both_usual_ports_serve_both_kinds_of_clients() {
 /// A request may come in any pieces; it is decided when it can be.
 #[test]
 fn a_request_in_pieces_is_told_apart_as_a_whole_one() {
-    let server = Server::start(usual()).expect("a server");
+    let server = support::start(usual()).expect("a server");
     for (request, answer) in
         [("PING\r\n", "+PONG"), ("set k v\r\n", "+OK"), ("set k 0 0 1\r\nx\r\n", "STORED"), ("mn\r\n", "MN")]
     {
@@ -65,7 +65,7 @@ fn a_usual_port_that_is_taken_is_done_without_and_others_are_not() {
     let taken = Address::Tcp(other.local_addr().expect("its address"));
     let mut config = usual();
     config.listeners[1].address = taken.clone();
-    let server = Server::start(config.clone()).expect("it goes on with the other");
+    let server = support::start(config.clone()).expect("it goes on with the other");
     let names: Vec<String> = server.addresses().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["main"]);
     assert_eq!(Client::connect(address(&server)).ask("PING\r\n"), "+PONG");
@@ -75,12 +75,12 @@ fn a_usual_port_that_is_taken_is_done_without_and_others_are_not() {
 
     config.listeners[0].address = taken.clone();
     config.listeners[1].address = Address::loopback(0);
-    let server = Server::start(config.clone()).expect("it goes on with the other");
+    let server = support::start(config.clone()).expect("it goes on with the other");
     assert_eq!(Client::connect(address(&server)).ask("mn\r\n"), "MN");
     server.stop();
 
     config.listeners.truncate(1);
-    assert_eq!(Server::start(config.clone()).map(drop).expect_err("none is left").kind(), ErrorKind::Taken);
+    assert_eq!(support::start(config.clone()).map(drop).expect_err("none is left").kind(), ErrorKind::Taken);
     let asked_for = ListenerConfig { address: taken, ..ListenerConfig::default() };
     let second = std::net::TcpListener::bind("127.0.0.1:0").expect("another program");
     let also = Address::Tcp(second.local_addr().expect("its address"));
@@ -89,7 +89,7 @@ fn a_usual_port_that_is_taken_is_done_without_and_others_are_not() {
         ListenerConfig { name: "asked".to_owned(), ..asked_for.clone() },
         ListenerConfig { name: "also".to_owned(), address: also.clone(), ..asked_for.clone() },
     ];
-    let error = Server::start(config).map(drop).expect_err("both were asked for");
+    let error = support::start(config).map(drop).expect_err("both were asked for");
     assert_eq!(error.kind(), ErrorKind::Taken);
     let text = error.to_string();
     let names = |address: &Address| text.contains(&format!("{address} cannot be listened on"));
@@ -103,7 +103,7 @@ fn without_the_usual_address_there_is_no_admin_server_and_one_that_is_set_is_nee
     loop {
         // If this fails, another program has it.
         let socket = std::net::TcpListener::bind("127.0.0.1:11212");
-        let server = Server::start(config.clone()).expect("it goes on without an admin server");
+        let server = support::start(config.clone()).expect("it goes on without an admin server");
         match (server.admin_address(), socket) {
             (Some(address), Ok(_)) => panic!("{address} is this test's"),
             // Which has let go of it meanwhile.
@@ -123,7 +123,7 @@ fn without_the_usual_address_there_is_no_admin_server_and_one_that_is_set_is_nee
     config.listeners[0].address = Address::Tcp(listener.local_addr().expect("its address"));
     config.listeners[0].optional = false;
     config.admin.tokens_file = "/nowhere/tokens".into();
-    let error = Server::start(config).map(drop).expect_err("it was asked for");
+    let error = support::start(config).map(drop).expect_err("it was asked for");
     assert_eq!(error.kind(), ErrorKind::Taken);
     // With all else that cannot be had.
     let text = error.to_string();
@@ -151,7 +151,7 @@ fn a_listener_may_be_open_beside_one_that_requires_authentication() {
         listener("open", Protocol::Memcached, Auto::Set(false)),
         listener("shut", Protocol::Resp, Auto::Auto),
     ];
-    let server = Server::start(config.clone()).expect("a server");
+    let server = support::start(config.clone()).expect("a server");
     let places: Vec<_> = server.addresses().iter().map(|(_, address)| tcp(address)).collect();
     let mut open = Client::connect(places[0]);
     assert_eq!(open.ask("set k 0 0 1\r\nx\r\n"), "STORED");
@@ -171,7 +171,7 @@ fn a_listener_may_be_open_beside_one_that_requires_authentication() {
         listener("usual", Protocol::Resp, Auto::Auto),
         listener("strict", Protocol::Resp, Auto::Set(true)),
     ];
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let places: Vec<_> = server.addresses().iter().map(|(_, address)| tcp(address)).collect();
     assert_eq!(Client::connect(places[0]).ask("PING\r\n"), "+PONG");
     let mut strict = Client::connect(places[1]);

@@ -46,7 +46,7 @@ fn request(first_line: &str) -> Vec<u8> {
 #[test]
 fn http_requests_are_closed_before_anything_is_carried_out() {
     for protocol in PROTOCOLS {
-        let server = Server::start(speaking(protocol)).expect("a server");
+        let server = support::start(speaking(protocol)).expect("a server");
         let lines = ["POST / HTTP/1.1", "GET /x HTTP/1.0", "PUT /a/b HTTP/1.1", "OPTIONS * HTTP/1.1", "post"];
         for line in lines {
             for step in [usize::MAX, 7] {
@@ -74,7 +74,7 @@ fn stored(server: &Server, protocol: Protocol) -> String {
 #[test]
 fn a_host_header_closes_the_connection_whatever_came_before() {
     for protocol in PROTOCOLS {
-        let server = Server::start(speaking(protocol)).expect("a server");
+        let server = support::start(speaking(protocol)).expect("a server");
         let answer =
             answer(&server, b"nosuch\r\nHost: localhost\r\nset pwned 0 0 1\r\nx\r\nSET pwned x\r\n", 99);
         let lines = answer.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
@@ -92,7 +92,7 @@ fn http_is_closed_also_where_users_must_say_who_they_are() {
             rules: Secret("allkeys allcommands".to_owned()),
             ..UserSettings::default()
         };
-        let server = Server::start(Config { users: vec![bob], ..speaking(protocol) }).expect("a server");
+        let server = support::start(Config { users: vec![bob], ..speaking(protocol) }).expect("a server");
         let answer = answer(&server, &request("POST / HTTP/1.1"), usize::MAX);
         assert!(answer.is_empty(), "{protocol:?}: {}", answer.escape_ascii());
     }
@@ -100,12 +100,12 @@ fn http_is_closed_also_where_users_must_say_who_they_are() {
 
 #[test]
 fn commands_that_look_like_http_are_carried_out() {
-    let server = Server::start(speaking(Protocol::Resp)).expect("a server");
+    let server = support::start(speaking(Protocol::Resp)).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("SET proto HTTP/1.1\r\n"), "+OK");
     assert_eq!(client.ask("*3\r\n$3\r\nSET\r\n$4\r\nPOST\r\n$8\r\nHTTP/1.1\r\n"), "+OK");
     assert_eq!(client.ask("APPEND POST Host:\r\n"), ":13");
-    let server = Server::start(speaking(Protocol::Memcached)).expect("a server");
+    let server = support::start(speaking(Protocol::Memcached)).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("set Host: 0 0 8\r\nHTTP/1.1\r\n"), "STORED");
     assert_eq!(client.ask("set k 0 0 28\r\nPOST / HTTP/1.1\r\nHost: x\r\n\r\n\r\n"), "STORED", "it is data");

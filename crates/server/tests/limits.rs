@@ -6,7 +6,6 @@ mod support;
 use std::time::Duration;
 
 use base::{ByteSize, Clock};
-use millpond_server::Server;
 use millpond_server::config::Auto;
 use support::{Client, address, config, metric, wait_until};
 
@@ -22,7 +21,7 @@ fn store(client: &mut Client, key: &str, len: usize) {
 fn one_connection_too_many_is_told_so() {
     let mut config = config();
     config.limits.max_connections = 3;
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(address(&server))).collect();
     for client in &mut clients {
         assert_eq!(client.ask("mn\r\n"), "MN");
@@ -42,7 +41,7 @@ fn one_connection_too_many_is_told_so() {
 
 #[test]
 fn a_line_that_does_not_end_is_refused() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     // More than the limit of a retrieval, which is the larger one.
     let endless = "k".repeat(1 << 16);
@@ -62,7 +61,7 @@ fn a_line_that_does_not_end_is_refused() {
 #[test]
 fn a_client_that_does_not_read_is_not_read_from() {
     let clock = Clock::manual(1_000_000);
-    let server = Server::start_with_clock(config(), clock.clone()).expect("a server");
+    let server = support::start_with_clock(config(), clock.clone()).expect("a server");
     let mut other = Client::connect(address(&server));
     store(&mut other, "big", 900_000);
     let mut slow = Client::connect(address(&server));
@@ -95,7 +94,7 @@ fn a_client_that_does_not_read_is_not_read_from() {
 fn a_client_that_reads_late_gets_everything() {
     let mut config = config();
     config.limits.max_output_buffer_bytes = ByteSize::new(50_000);
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut client = Client::connect(address(&server));
     store(&mut client, "big", 30_000);
     store(&mut client, "small", 10);
@@ -123,7 +122,7 @@ fn half_a_request_does_not_stay_for_ever() {
     let clock = Clock::manual(1_000_000);
     let mut config = config();
     config.limits.stall_timeout_secs = 30;
-    let server = Server::start_with_clock(config, clock.clone()).expect("a server");
+    let server = support::start_with_clock(config, clock.clone()).expect("a server");
     let mut half_line = Client::connect(address(&server));
     let mut half_value = Client::connect(address(&server));
     let mut idle = Client::connect(address(&server));
@@ -147,7 +146,7 @@ fn an_idle_client_is_closed_if_that_is_wanted() {
     let clock = Clock::manual(1_000_000);
     let mut config = config();
     config.limits.idle_timeout_secs = 10;
-    let server = Server::start_with_clock(config, clock.clone()).expect("a server");
+    let server = support::start_with_clock(config, clock.clone()).expect("a server");
     let mut idle = Client::connect(address(&server));
     let mut busy = Client::connect(address(&server));
     assert_eq!(idle.ask("mn\r\n"), "MN");
@@ -166,7 +165,7 @@ fn an_idle_client_is_closed_if_that_is_wanted() {
 fn who_holds_most_is_closed_when_connections_hold_too_much() {
     let mut config = config();
     config.limits.max_connection_memory_bytes = Auto::Set(ByteSize::mib(2));
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut modest = Client::connect(address(&server));
     store(&mut modest, "a", 10);
     // Each begins a value of 900 kB and goes silent.
@@ -185,7 +184,7 @@ fn a_flood_of_requests_leaves_others_their_turn() {
     let mut config = config();
     config.threads = Auto::Set(1);
     config.limits.max_requests_per_turn = 16;
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let place = address(&server);
     let mut polite = Client::connect(place);
     assert_eq!(polite.ask("mn\r\n"), "MN");
@@ -210,7 +209,7 @@ fn too_many_keys_and_too_large_items_are_counted() {
     let mut config = config();
     config.limits.max_get_keys = 3;
     config.limits.max_item_bytes = ByteSize::new(2000);
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("get a b c\r\n"), "END");
     assert_eq!(client.ask("get a b c d\r\n"), "CLIENT_ERROR too many keys");
@@ -228,7 +227,7 @@ fn too_many_keys_and_too_large_items_are_counted() {
 /// A client that closes in the middle of everything leaves nothing behind.
 #[test]
 fn clients_that_vanish_leave_nothing_behind() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     store(&mut client, "big", 900_000);
     for round in 0..20 {

@@ -89,7 +89,7 @@ fn closed_for_memory(server: &Server) -> u64 {
 
 #[test]
 fn a_command_that_takes_long_is_answered_in_its_place() {
-    let server = Server::start(two(1)).expect("a server");
+    let server = support::start(two(1)).expect("a server");
     let (mut victim, mut neighbour) = (client(&server, "victim"), client(&server, "neighbour"));
     assert_eq!(ask(&mut victim, "SET k v"), "+OK");
     fill(&mut neighbour, "set");
@@ -122,7 +122,7 @@ fn a_command_that_takes_long_is_answered_in_its_place() {
 
 #[test]
 fn who_is_alone_waits_for_nobody() {
-    let server = Server::start(two(1)).expect("a server");
+    let server = support::start(two(1)).expect("a server");
     let mut alone = client(&server, "neighbour");
     fill(&mut alone, "set");
     alone.send(request(&["SMEMBERS", "set"]));
@@ -134,7 +134,7 @@ fn who_is_alone_waits_for_nobody() {
 /// connections at once.
 #[test]
 fn all_kinds_of_commands_at_once_are_all_answered() {
-    let server = std::sync::Arc::new(Server::start(two(2)).expect("a server"));
+    let server = std::sync::Arc::new(support::start(two(2)).expect("a server"));
     for name in ["victim", "neighbour"] {
         fill(&mut client(&server, name), "set");
     }
@@ -182,7 +182,7 @@ fn connections_whose_command_is_under_way_pay_for_memory_as_others_do() {
     let limit = 1 << 20;
     let mut config = two(2);
     config.limits.max_connection_memory_bytes = Auto::Set(base::ByteSize::new(limit));
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     for name in ["victim", "neighbour"] {
         // As much memory as can be for as little work.
         let members = (0..200).map(|number| format!("{number:01000}")).collect();
@@ -223,7 +223,7 @@ fn connections_whose_command_is_under_way_pay_for_memory_as_others_do() {
 
 #[test]
 fn a_client_that_is_gone_and_a_server_that_stops_find_commands_under_way() {
-    let server = Server::start(two(1)).expect("a server");
+    let server = support::start(two(1)).expect("a server");
     let _victim = client(&server, "victim");
     fill(&mut client(&server, "neighbour"), "set");
     for _ in 0..10 {

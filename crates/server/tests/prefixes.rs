@@ -59,7 +59,7 @@ fn figure(server: &Server, figure: &str, tenant: &str) -> u64 {
 
 #[test]
 fn a_key_is_the_tenants_whose_prefix_it_has() {
-    let server = Server::start(by_prefix()).expect("a server");
+    let server = support::start(by_prefix()).expect("a server");
     let (mut all, mut blog) = (client(&server, "all"), client(&server, "blog"));
     for key in ["blog:1", "blog:wiki:1", "b/1", "1"] {
         assert_eq!(all.ask(format!("set {key} 0 0 {}\r\n{key}\r\n", key.len())), "STORED");
@@ -109,7 +109,7 @@ fn what_a_request_costs_its_tenant_bears() {
     let mut config = by_prefix();
     config.tenants[1] = TenantSettings { operations_per_sec: 100, ..config.tenants[1].clone() };
     let clock = Clock::manual(1_700_000_000);
-    let server = Server::start_with_clock(config, clock.clone()).expect("a server");
+    let server = support::start_with_clock(config, clock.clone()).expect("a server");
     let (mut all, mut other) = (client(&server, "all"), client(&server, "all"));
     let (set, get) = ("set blog:1 0 0 1\r\nv\r\n", "get blog:1\r\n");
     assert_eq!(all.ask(set), "STORED");
@@ -140,7 +140,7 @@ fn what_a_request_costs_its_tenant_bears() {
 
 #[test]
 fn clients_of_redis_go_by_prefix_too() {
-    let server = Server::start(by_prefix()).expect("a server");
+    let server = support::start(by_prefix()).expect("a server");
     let (mut all, mut blog) = (client(&server, "all"), client(&server, "blog"));
     all.send(["SET blog:1 one", "SET 1 two", "RPUSH b/list x", "INCR blog:wiki:n"].map(request).concat());
     assert_eq!(lines(&mut all, 4), ["+OK", "+OK", ":1", ":1"]);
@@ -174,7 +174,7 @@ fn clients_of_redis_go_by_prefix_too() {
 
 #[test]
 fn a_transaction_is_of_one_tenant() {
-    let server = Server::start(by_prefix()).expect("a server");
+    let server = support::start(by_prefix()).expect("a server");
     let (mut all, mut blog) = (client(&server, "all"), client(&server, "blog"));
     all.send(["SET 1 x", "MULTI", "SET blog:1 a", "INCR blog:2", "EXEC"].map(request).concat());
     assert_eq!(lines(&mut all, 7), ["+OK", "+OK", "+QUEUED", "+QUEUED", "*2", "+OK", ":1"]);
@@ -208,7 +208,7 @@ fn who_may_not_turn_to_a_tenant_has_its_prefix_for_himself() {
         rules: Secret("nopass allkeys allcommands".to_owned()),
         ..UserSettings::default()
     }];
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut all = client(&server, "all");
     all.send(["SET blog:1 a", "SET blog:wiki:1 b"].map(request).concat());
     assert_eq!(lines(&mut all, 2), ["+OK", "+OK"]);
@@ -220,7 +220,7 @@ fn who_may_not_turn_to_a_tenant_has_its_prefix_for_himself() {
 fn prefixes_and_their_tenants_change_while_serving() {
     let mut config = by_prefix();
     config.tenants[2].limit = Auto::Set(ByteSize::mib(8));
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut all = client(&server, "all");
     let put = |name: &str, body: &str| {
         let (status, body) = ask_admin(&server, "PUT", &format!("/tenants/{name}"), "127.0.0.1", body);

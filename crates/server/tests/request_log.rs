@@ -4,8 +4,8 @@
 mod support;
 
 use base::Clock;
+use millpond_server::ErrorKind;
 use millpond_server::config::{Address, ListenerConfig, Protocol};
-use millpond_server::{ErrorKind, Server};
 use support::{Client, address, config, metric, wait_until};
 
 #[test]
@@ -14,7 +14,7 @@ fn requests_of_both_protocols_are_written_without_their_keys() {
     let path = folder.path().join("requests.csv");
     let mut config = config();
     config.listeners[0].protocol = Protocol::Auto;
-    let server = Server::start(config.clone()).expect("a server");
+    let server = support::start(config.clone()).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("set before 0 0 1\r\n1\r\n"), "STORED");
     config.watch.request_log = path.clone();
@@ -83,7 +83,7 @@ fn logged(requests: &[(Protocol, &str, &str)], lines: u64) -> Vec<String> {
         .collect();
     config.watch.request_log = path.clone();
     config.watch.request_log_one_in = 1;
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     for (protocol, request, answer) in requests {
         let listener = usize::from(*protocol == Protocol::Resp);
         let mut client = Client::connect(support::tcp(&server.addresses()[listener].1));
@@ -190,7 +190,7 @@ fn rows_tell_of_each_key_what_is_done_to_it() {
 fn a_log_that_cannot_be_written_stops_the_start_and_says_so() {
     let mut config = config();
     config.watch.request_log = "/nowhere/at/all/requests.csv".into();
-    let error = Server::start(config).map(drop).expect_err("there is no such folder");
+    let error = support::start(config).map(drop).expect_err("there is no such folder");
     assert_eq!(error.kind(), ErrorKind::System);
     assert!(error.to_string().contains("watch.request_log: /nowhere/at/all/requests.csv"), "{error}");
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::ByteSize;
 use millpond_server::config::{Address, Auto, Classes, ListenerConfig, PoolSettings};
-use millpond_server::{Config, ErrorKind, Server};
+use millpond_server::{Config, ErrorKind};
 use support::{Client, address, config, get_page, metric, tcp, wait_until};
 
 #[test]
@@ -23,7 +23,7 @@ fn each_listener_serves_its_pool() {
         pool: "second".to_owned(),
         ..ListenerConfig::default()
     });
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let places: Vec<_> = server.addresses().iter().map(|(_, address)| tcp(address)).collect();
     let (mut first, mut second) = (Client::connect(places[0]), Client::connect(places[1]));
     assert_eq!(first.ask("set a 0 0 1\r\n1\r\n"), "STORED");
@@ -48,7 +48,7 @@ fn pools_may_share_their_keys() {
         pool: "second".to_owned(),
         ..ListenerConfig::default()
     });
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let places: Vec<_> = server.addresses().iter().map(|(_, address)| tcp(address)).collect();
     let (mut first, mut second) = (Client::connect(places[0]), Client::connect(places[1]));
     assert_eq!(first.ask("set a 0 0 1\r\n1\r\n"), "STORED");
@@ -60,7 +60,7 @@ fn pools_may_share_their_keys() {
 /// when its first bytes arrive.
 #[test]
 fn a_value_that_arrives_while_all_is_flushed_replaces_what_is_stored_meanwhile() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let place = address(&server);
     let mut quick = Client::connect(place);
     let half = vec![b'x'; 10_000];
@@ -87,7 +87,7 @@ fn a_value_that_arrives_while_all_is_flushed_replaces_what_is_stored_meanwhile()
 
 #[test]
 fn the_admin_pages_tell_of_what_was_done() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("set a 0 0 1\r\n1\r\n"), "STORED");
     assert_eq!(client.ask("mg a s\r\n"), "HD s1");
@@ -119,7 +119,7 @@ fn the_admin_pages_tell_of_what_was_done() {
 /// Every name appears once, has help, and is named as the others are.
 #[test]
 fn metrics_are_named_alike() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let (_, text) = get_page(&server, "/metrics");
     let mut names = Vec::new();
     for line in text.lines() {
@@ -148,7 +148,7 @@ fn concurrent_changes_are_all_there() {
     // The growing list passes through many size classes, each of which takes a slab: nothing is to
     // be evicted for that.
     let config = Config { memory: Auto::Set(ByteSize::mib(256)), ..config() };
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let place = address(&server);
     let mut client = Client::connect(place);
     assert_eq!(client.ask("set n 0 0 1\r\n0\r\n"), "STORED");
@@ -199,7 +199,7 @@ fn add_one_by_cas(client: &mut Client) -> u64 {
 /// Of many clients that ask for a missing item at once, exactly one is told to make it.
 #[test]
 fn one_client_wins_the_right_to_recache() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let place = address(&server);
     for round in 0..20 {
         let threads: Vec<_> = (0..6)
@@ -222,7 +222,7 @@ fn one_client_wins_the_right_to_recache() {
 fn a_reload_applies_what_can_change_while_serving() {
     let mut config = config();
     config.max_memory = Auto::Set(ByteSize::mib(128));
-    let server = Server::start(config.clone()).expect("a server");
+    let server = support::start(config.clone()).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("set a 0 0 1500\r\n".to_owned() + &"x".repeat(1500) + "\r\n"), "STORED");
     config.memory = Auto::Set(ByteSize::mib(96));
@@ -251,7 +251,7 @@ fn a_reload_applies_what_can_change_while_serving() {
 
 #[test]
 fn memory_is_lowered_while_serving() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     let value = "x".repeat(10_000);
     for key in 0..5_000 {
@@ -271,7 +271,7 @@ fn memory_is_lowered_while_serving() {
 
 #[test]
 fn stopping_answers_what_has_arrived() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let place = address(&server);
     let mut client = Client::connect(place);
     let mut idle = Client::connect(place);
@@ -298,7 +298,7 @@ fn stopping_answers_what_has_arrived() {
 /// The memory that connections are charged with is given back with them.
 #[test]
 fn connections_are_on_the_bill() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let cache = server.cache().clone();
     let ledger = cache.ledger();
     let idle = ledger.part(base::Part::Connections);
@@ -318,7 +318,7 @@ fn connections_are_on_the_bill() {
 fn connections_are_spread_over_the_workers() {
     let mut config = config();
     config.threads = Auto::Set(4);
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut clients: Vec<Client> = (0..8).map(|_| Client::connect(address(&server))).collect();
     for client in &mut clients {
         assert_eq!(client.ask("mn\r\n"), "MN");
@@ -328,15 +328,15 @@ fn connections_are_spread_over_the_workers() {
 
 #[test]
 fn addresses_in_use_are_refused_by_name() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let mut second: Config = config();
     second.listeners[0].address = Address::Tcp(address(&server));
-    let error = Server::start(second).err().expect("refused");
+    let error = support::start(second).err().expect("refused");
     assert_eq!(error.kind(), ErrorKind::Taken);
     assert!(error.to_string().contains(&address(&server).to_string()), "{error}");
     let mut third = config();
     third.admin.address = Auto::Set(Address::Tcp(address(&server)));
-    let error = Server::start(third).err().expect("refused");
+    let error = support::start(third).err().expect("refused");
     assert!(error.to_string().contains("admin.address"), "{error}");
 }
 
@@ -346,18 +346,18 @@ fn a_server_takes_over_what_the_last_one_left() {
     let _ = std::fs::remove_dir_all(&folder);
     let config = || Config { shared_memory: folder.clone(), ..config() };
     let token = {
-        let server = Server::start(config()).expect("a server");
+        let server = support::start(config()).expect("a server");
         let mut client = Client::connect(address(&server));
         assert_eq!(client.ask("ms kept 5 T1000 F7\r\nvalue\r\n"), "HD");
         assert_eq!(client.ask("set gone 0 0 1\r\n1\r\n"), "STORED");
         assert_eq!(client.ask("delete gone\r\n"), "DELETED");
         let token = client.ask("mg kept c\r\n");
-        let refused = Server::start(config()).err().expect("one server at a time");
+        let refused = support::start(config()).err().expect("one server at a time");
         assert!(refused.to_string().contains("in use by another process"), "{refused}");
         server.stop();
         token
     };
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("mg kept s f c\r\n"), format!("HD s5 f7 {}", &token[3..]));
     assert_eq!(client.ask("mg gone s\r\n"), "EN");
@@ -381,7 +381,7 @@ fn a_server_takes_over_what_the_last_one_left() {
 /// has stored since.
 #[test]
 fn a_value_keeps_its_end_if_gat_has_answered_another() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let address = address(&server);
     let is_done = Arc::new(AtomicBool::new(false));
     let touchers: Vec<_> = (0..2)

@@ -10,7 +10,7 @@ use support::{Client, address, ask_admin, config, metric};
 fn resp_server() -> Server {
     let mut config = config();
     config.listeners[0].protocol = Protocol::Resp;
-    Server::start(config).expect("a server")
+    support::start(config).expect("a server")
 }
 
 /// A reply in RESP2 as words: bulk strings and numbers, nested arrays in brackets.
@@ -124,7 +124,7 @@ fn the_slow_log_has_what_took_long_and_no_secret() {
 
 #[test]
 fn latencies_are_told_by_protocol() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     for _ in 0..100 {
         assert_eq!(client.ask("mn\r\n"), "MN");
@@ -138,7 +138,7 @@ fn latencies_are_told_by_protocol() {
 
 #[test]
 fn the_admin_api_shows_and_changes_settings() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let (status, body) = ask_admin(&server, "GET", "/config", "test", "");
     assert!(status.contains("403"), "`test` is none of its names: {status} {body}");
     let (status, body) = ask_admin(&server, "GET", "/config", "127.0.0.1:1", "");
@@ -186,7 +186,7 @@ fn tenants_neither_change_the_server_nor_see_each_other_in_its_log() {
             ..ListenerConfig::default()
         })
         .to_vec();
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let addresses = server.addresses();
     let mut shop = Client::connect(support::tcp(&addresses[0].1));
     let mut blog = Client::connect(support::tcp(&addresses[1].1));

@@ -54,7 +54,7 @@ fn resp(client: &mut Client, command: &str) -> String {
 
 #[test]
 fn tenants_do_not_see_each_other() {
-    let server = Server::start(two()).expect("a server");
+    let server = support::start(two()).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     assert_eq!(shop.ask("set k 0 0 1\r\ns\r\n"), "STORED");
     assert_eq!(blog.ask("get k\r\n"), "END");
@@ -98,7 +98,7 @@ fn statistics_tell_a_client_of_its_own_tenant() {
     config.tenants[1].limit = Auto::Set(ByteSize::mib(16));
     config.tenants[1].max_connections = 7;
     config.tenants[1].in_bytes_per_sec = ByteSize::mib(500);
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let (mut shop, mut other, mut blog) = (client(&server, "a"), client(&server, "a"), client(&server, "b"));
     assert_eq!(other.ask("mn\r\n"), "MN");
     for key in 0..100 {
@@ -164,7 +164,7 @@ fn statistics_tell_a_client_of_its_own_tenant() {
 
 #[test]
 fn binary_statistics_are_of_the_own_tenant_too() {
-    let server = Server::start(two()).expect("a server");
+    let server = support::start(two()).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     assert_eq!(shop.ask("set k 0 0 1\r\nv\r\n"), "STORED");
     blog.send([&[0x80, 0x10][..], &[0; 22]].concat());
@@ -187,7 +187,7 @@ fn binary_statistics_are_of_the_own_tenant_too() {
 /// With a single tenant, every client sees the statistics of the whole server.
 #[test]
 fn statistics_of_a_single_tenant_are_of_the_whole_server() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let mut client = Client::connect(support::address(&server));
     let seen = stats(&mut client, "");
     for name in ["rusage_user", "hash_bytes", "hash_is_expanding", "memory_index", "memory_slabs"] {
@@ -198,7 +198,7 @@ fn statistics_of_a_single_tenant_are_of_the_whole_server() {
 
 #[test]
 fn what_one_tenant_orders_does_not_reach_another() {
-    let server = Server::start(two()).expect("a server");
+    let server = support::start(two()).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     for client in [&mut shop, &mut blog] {
         assert_eq!(client.ask("set k 0 0 1\r\nv\r\n"), "STORED");
@@ -238,7 +238,7 @@ fn what_one_tenant_orders_does_not_reach_another() {
 
 #[test]
 fn select_turns_to_tenants_that_are_allowed() {
-    let server = Server::start(two()).expect("a server");
+    let server = support::start(two()).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     assert_eq!(resp(&mut shop, "SET k shop"), "+OK");
     assert_eq!(resp(&mut shop, "SELECT 1"), "+OK");
@@ -264,7 +264,7 @@ fn select_turns_to_tenants_that_are_allowed() {
 fn info_tells_a_client_of_its_own_tenant() {
     let mut config = two();
     config.tenants[1].limit = Auto::Set(ByteSize::mib(16));
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     for key in 0..100 {
         assert_eq!(shop.ask(format!("set k{key} 0 0 1\r\nv\r\n")), "STORED");
@@ -308,7 +308,7 @@ fn info_tells_a_client_of_its_own_tenant() {
 
 #[test]
 fn what_commands_took_is_told_to_their_tenant_alone() {
-    let server = Server::start(two()).expect("a server");
+    let server = support::start(two()).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     let ask = |client: &mut Client, command: &str| {
         let head = resp(client, command);
@@ -331,7 +331,7 @@ fn what_commands_took_is_told_to_their_tenant_alone() {
 
 #[test]
 fn a_transaction_keeps_to_its_tenant() {
-    let server = Server::start(two()).expect("a server");
+    let server = support::start(two()).expect("a server");
     let mut shop = client(&server, "a");
     for (command, reply) in [
         ("WATCH k", "+OK"),
@@ -355,7 +355,7 @@ fn a_transaction_keeps_to_its_tenant() {
 /// A change of `default` would shut all others out.
 #[test]
 fn a_tenant_neither_sees_nor_changes_users() {
-    let server = Server::start(two()).expect("a server");
+    let server = support::start(two()).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     for command in [
         "ACL SETUSER default off",
@@ -385,7 +385,7 @@ fn a_tenant_neither_sees_nor_changes_users() {
 fn connections_of_a_tenant_are_limited() {
     let mut config = two();
     config.tenants[1].max_connections = 1;
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut first = client(&server, "b");
     assert_eq!(first.ask("mn\r\n"), "MN");
     let mut second = client(&server, "b");
@@ -405,7 +405,7 @@ fn a_hoarder_costs_no_other_tenant_a_connection() {
     let mut config = two();
     config.threads = Auto::Set(1);
     config.limits.max_connection_memory_bytes = Auto::Set(ByteSize::mib(2));
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let (mut shop, value) = (client(&server, "a"), "v".repeat(700_000));
     shop.send(format!("set large 0 0 700000\r\n{}", &value[..100]));
     let mut hoarders: Vec<Client> = (0..30).map(|_| client(&server, "b")).collect();
@@ -442,7 +442,7 @@ fn a_hoarder_on_another_worker_makes_room() {
     let limit = 2 << 20;
     let mut config = two();
     config.limits.max_connection_memory_bytes = Auto::Set(ByteSize::new(limit));
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let all = || server.connections_by_worker().iter().sum::<usize>();
     // Connections go where the fewest are: those that land with the other worker only see to it
     // that the next does not.
@@ -477,7 +477,7 @@ fn a_hoarder_on_another_worker_makes_room() {
 /// The memory of a connection is charged to its current tenant.
 #[test]
 fn what_connections_hold_goes_with_them() {
-    let server = Server::start(two()).expect("a server");
+    let server = support::start(two()).expect("a server");
     let mut client = client(&server, "a");
     assert_eq!(resp(&mut client, "SET k v"), "+OK");
     for (command, tenant, other) in
@@ -496,7 +496,7 @@ fn what_connections_hold_goes_with_them() {
 /// A retrieval of many keys takes many turns, and its reply is that of one.
 #[test]
 fn a_long_request_is_answered_in_parts() {
-    let server = Server::start(two()).expect("a server");
+    let server = support::start(two()).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     assert_eq!(resp(&mut blog, "PING"), "+PONG");
     for i in (0..1_000).step_by(2) {
@@ -521,7 +521,7 @@ fn who_has_spent_its_rate_waits_and_loses_nothing() {
     config.tenants[0] =
         TenantSettings { operations_per_sec: 100, burst_millis: 1_000, ..config.tenants[0].clone() };
     let clock = Clock::manual(1_700_000_000);
-    let server = Server::start_with_clock(config, clock.clone()).expect("a server");
+    let server = support::start_with_clock(config, clock.clone()).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     shop.send("mn\r\n".repeat(1_000));
     let answered = || metric(&server, r#"millpond_tenant_requests_total{tenant="shop"}"#);
@@ -544,7 +544,7 @@ fn who_has_spent_its_rate_waits_and_loses_nothing() {
 #[test]
 fn tenants_come_change_and_go() {
     let mut config = two();
-    let server = Server::start(config.clone()).expect("a server");
+    let server = support::start(config.clone()).expect("a server");
     let mut shop = client(&server, "a");
     config.tenants.push(TenantSettings {
         databases: vec![2],
@@ -553,7 +553,7 @@ fn tenants_come_change_and_go() {
     });
     config.listeners[0].tenants = vec!["*".to_owned()];
     drop(server);
-    let server = Server::start(config.clone()).expect("a server");
+    let server = support::start(config.clone()).expect("a server");
     drop(shop);
     shop = client(&server, "a");
     assert_eq!(resp(&mut shop, "SELECT 2"), "+OK");
@@ -590,7 +590,7 @@ fn a_tenant_that_comes_back_at_once_has_nothing_that_it_had() {
     without.listeners[0].tenants = vec!["*".to_owned()];
     let mut with = without.clone();
     with.tenants.push(TenantSettings { databases: vec![2], ..tenant("new") });
-    let server = Server::start(with.clone()).expect("a server");
+    let server = support::start(with.clone()).expect("a server");
     for _ in 0..5 {
         let mut shop = client(&server, "a");
         assert_eq!(resp(&mut shop, "SELECT 2"), "+OK");
@@ -606,7 +606,7 @@ fn a_tenant_that_comes_back_at_once_has_nothing_that_it_had() {
 fn the_admin_api_makes_changes_and_removes_tenants() {
     let mut config = two();
     config.listeners[0].tenants = vec!["*".to_owned()];
-    let server = Server::start(config.clone()).expect("a server");
+    let server = support::start(config.clone()).expect("a server");
     let ask = |method: &str, path: &str, body: &str| {
         let (status, body) = ask_admin(&server, method, path, "127.0.0.1", body);
         (status.split(' ').nth(1).expect("a status").to_owned(), body)
@@ -676,7 +676,7 @@ fn the_admin_api_makes_changes_and_removes_tenants() {
 
 #[test]
 fn a_tenant_without_settings_keeps_its_pool_when_it_gets_some() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let ask = |method: &str, body: &str| ask_admin(&server, method, "/tenants/default", "127.0.0.1", body);
     let (status, body) = ask("DELETE", "");
     assert!(status.contains("404") && body.contains("a listener names its pool"), "{status} {body}");
@@ -710,7 +710,7 @@ fn what_a_tenant_leaves_idle_others_use_until_it_wants_it() {
     config.tenants[0].reserve = ByteSize::mib(12);
     config.tenants[1].reserve = ByteSize::mib(24);
     config.tenants[1].weight = 2;
-    let server = Server::start(config.clone()).expect("a server");
+    let server = support::start(config.clone()).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     let slabs = |tenant: &str| {
         metric(&server, &format!("millpond_tenant_memory_bytes{{tenant=\"{tenant}\"}}")) / (4 << 20)
@@ -747,7 +747,7 @@ fn what_a_tenant_leaves_idle_others_use_until_it_wants_it() {
 fn one_tenant_evicts_itself_alone() {
     let mut config = two();
     config.tenants[0].limit = Auto::Set(ByteSize::mib(8));
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     for key in 0..100 {
         assert_eq!(blog.ask(format!("set k{key} 0 0 1\r\nv\r\n")), "STORED");

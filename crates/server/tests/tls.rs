@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::Clock;
+use millpond_server::Config;
 use millpond_server::config::{Address, Auto, ClientAuth, Protocol, TlsVersion};
-use millpond_server::{Config, Server};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustix::fs::{CWD, FileType, mknodat};
 use rustls::pki_types::pem::PemObject;
@@ -119,7 +119,7 @@ fn all_protocols_and_sizes_are_served_in_both_versions() {
     let authority = Authority::new();
     let mut config = authority.config();
     config.listeners[0].protocol = Protocol::Auto;
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     for versions in [&[&rustls::version::TLS12], &[&rustls::version::TLS13]] {
         let client = authority.client(None, versions);
         let mut text = connect(address(&server), &client);
@@ -161,7 +161,7 @@ fn all_protocols_and_sizes_are_served_in_both_versions() {
 #[test]
 fn many_large_values_at_once_wait_for_a_client_that_reads_late() {
     let authority = Authority::new();
-    let server = Server::start(authority.config()).expect("a server");
+    let server = support::start(authority.config()).expect("a server");
     let mut client = connect(address(&server), &authority.client(None, rustls::ALL_VERSIONS));
     let value = value(500_000);
     ask(&mut client, [b"set k 0 0 500000\r\n", &value[..], b"\r\n"].concat(), "STORED\r\n");
@@ -181,7 +181,7 @@ fn many_large_values_at_once_wait_for_a_client_that_reads_late() {
 #[test]
 fn requests_may_come_byte_by_byte() {
     let authority = Authority::new();
-    let server = Server::start(authority.config()).expect("a server");
+    let server = support::start(authority.config()).expect("a server");
     let client = authority.client(None, rustls::ALL_VERSIONS);
     let mut tls =
         ClientConnection::new(client, ServerName::try_from("localhost").expect("a name")).expect("TLS");
@@ -225,7 +225,7 @@ fn in_small_records(hello: &[u8]) -> Vec<u8> {
 #[test]
 fn records_that_break_the_rules_harm_their_connection_only() {
     let authority = Authority::new();
-    let server = Server::start(authority.config()).expect("a server");
+    let server = support::start(authority.config()).expect("a server");
     let client = authority.client(None, rustls::ALL_VERSIONS);
     let hello = client_hello(&client);
     let mut random = base::rng::seeded(7);
@@ -275,7 +275,7 @@ fn records_that_break_the_rules_harm_their_connection_only() {
 #[test]
 fn both_sides_say_goodbye() {
     let authority = Authority::new();
-    let server = Server::start(authority.config()).expect("a server");
+    let server = support::start(authority.config()).expect("a server");
     let client = authority.client(None, rustls::ALL_VERSIONS);
     let mut quits = connect(address(&server), &client);
     ask(&mut quits, "mn\r\n", "MN\r\n");
@@ -299,7 +299,7 @@ fn whoever_does_not_finish_the_handshake_is_closed_and_counted() {
     let mut config = authority.config();
     config.limits.handshake_timeout_secs = 7;
     let clock = Clock::manual(1_000_000);
-    let server = Server::start_with_clock(config, clock.clone()).expect("a server");
+    let server = support::start_with_clock(config, clock.clone()).expect("a server");
     let mut silent = TcpStream::connect(address(&server)).expect("a connection");
     silent.set_read_timeout(Some(PATIENCE)).expect("a time-out");
     let mut slow = TcpStream::connect(address(&server)).expect("a connection");
@@ -325,7 +325,7 @@ fn whoever_does_not_finish_the_handshake_is_closed_and_counted() {
 #[test]
 fn what_is_no_tls_is_told_by_an_alert_and_counted() {
     let authority = Authority::new();
-    let server = Server::start(authority.config()).expect("a server");
+    let server = support::start(authority.config()).expect("a server");
     let mut plain = Client::connect(address(&server));
     plain.send("get something\r\n");
     let mut alert = Vec::new();
@@ -335,7 +335,7 @@ fn what_is_no_tls_is_told_by_an_alert_and_counted() {
 
     let mut config = authority.config();
     config.listeners[0].tls_min_version = TlsVersion::V1_3;
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut old = connect(address(&server), &authority.client(None, &[&rustls::version::TLS12]));
     assert!(old.write_all(b"mn\r\n").is_err());
     wait_until("it is counted", || metric(&server, &format!("{FAILURES}\"incompatible\"}}")) == 1);
@@ -349,7 +349,7 @@ fn clients_show_certificates_where_they_must() {
     stranger.sign("alice", "alice.example", 2200);
     let mut config = authority.config();
     config.listeners[0].tls_client_ca = authority.file("ca.pem");
-    let server = Server::start(config.clone()).expect("a server");
+    let server = support::start(config.clone()).expect("a server");
     for versions in [&[&rustls::version::TLS12], &[&rustls::version::TLS13]] {
         ask(&mut connect(address(&server), &authority.client(Some("alice"), versions)), "mn\r\n", "MN\r\n");
         for wrong in [None, Some("stranger")] {
@@ -384,7 +384,7 @@ fn clients_show_certificates_where_they_must() {
 fn certificates_are_exchanged_while_serving_and_broken_ones_are_not() {
     let authority = Authority::new();
     let config = authority.config();
-    let server = Server::start(config.clone()).expect("a server");
+    let server = support::start(config.clone()).expect("a server");
     let client = authority.client(None, rustls::ALL_VERSIONS);
     let served = |stream: &Stream| stream.conn.peer_certificates().expect("a chain")[0].to_vec();
     let mut before = connect(address(&server), &client);
@@ -454,7 +454,7 @@ fn settings_that_do_not_go_together_are_refused() {
     let change = |change: fn(&mut millpond_server::config::ListenerConfig)| {
         let mut config = good.clone();
         change(&mut config.listeners[0]);
-        Server::start(config).err().expect("refused").to_string()
+        support::start(config).err().expect("refused").to_string()
     };
     let error = change(|listener| listener.tls_key = PathBuf::new());
     assert!(error.contains("listener.main.tls_key"), "{error}");
@@ -472,7 +472,7 @@ fn the_admin_server_speaks_tls_too() {
     config.admin.tls_certificate = authority.file("server.pem");
     config.admin.tls_key = authority.file("server.key");
     config.admin.tls_client_ca = authority.file("ca.pem");
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let admin = server.admin_address().expect("an admin server");
     // Those that say nothing hold nobody up.
     let _silent: Vec<TcpStream> = (0..5).map(|_| TcpStream::connect(admin).expect("a connection")).collect();
@@ -497,7 +497,7 @@ fn tls_is_in_the_bill() {
     plain.listeners[0].tls_key = PathBuf::new();
     plain.listeners[0].address = Address::loopback(0);
     let idle = |config: Config, is_tls: bool| {
-        let server = Server::start(config).expect("a server");
+        let server = support::start(config).expect("a server");
         let before = metric(&server, "millpond_memory_bytes{part=\"connections\"}");
         let client = authority.client(None, rustls::ALL_VERSIONS);
         let mut streams: Vec<Stream> = Vec::new();

@@ -4,7 +4,6 @@
 mod support;
 
 use base::ByteSize;
-use millpond_server::Server;
 use millpond_server::config::Auto;
 use support::{Client, address, config};
 
@@ -18,7 +17,7 @@ fn gets(client: &mut Client, key: &str) -> u64 {
 
 #[test]
 fn a_token_is_given_when_it_is_asked_for_and_stays() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     for (exptime, flags) in [(0, 0), (100, 0), (0, 3), (100, 3)] {
         assert_eq!(client.ask(format!("set k {flags} {exptime} 1\r\na\r\n")), "STORED");
@@ -47,7 +46,7 @@ fn a_token_is_given_when_it_is_asked_for_and_stays() {
 
 #[test]
 fn the_first_question_for_the_last_access_is_answered_as_well_as_is_known() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("set k 0 0 1\r\na\r\n"), "STORED");
     assert!(["HD h0 l0", "HD h0 l1"].contains(&client.ask("mg k h l\r\n").as_str()));
@@ -61,7 +60,7 @@ fn the_first_question_for_the_last_access_is_answered_as_well_as_is_known() {
 fn small_items_without_tokens_take_few_bytes() {
     let mut config = config();
     config.memory = Auto::Set(ByteSize::mib(64));
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut client = Client::connect(address(&server));
     let value = "v".repeat(100);
     for batch in 0..60 {

@@ -46,7 +46,7 @@ fn logged_in(server: &Server, name: &str, password: &str) -> Client {
 
 #[test]
 fn who_has_not_said_who_it_is_may_do_nothing() {
-    let server = Server::start(guarded()).expect("a server");
+    let server = support::start(guarded()).expect("a server");
     let mut client = Client::connect(address(&server));
     for command in ["GET k", "SET k v", "MGET a b", "PING", "ACL WHOAMI", "CLIENT LIST", "FLUSHALL", "MULTI"]
     {
@@ -80,7 +80,7 @@ fn who_has_not_said_who_it_is_may_do_nothing() {
 
 #[test]
 fn who_is_known_may_do_what_the_rules_say() {
-    let server = Server::start(guarded()).expect("a server");
+    let server = support::start(guarded()).expect("a server");
     let mut admin = logged_in(&server, "admin", "sesame");
     for key in ["in:1", "out:1"] {
         assert_eq!(resp(&mut admin, &format!("SET {key} v")), "+OK");
@@ -116,7 +116,7 @@ fn who_is_known_may_do_what_the_rules_say() {
 
 #[test]
 fn selectors_count_and_are_shown() {
-    let server = Server::start(guarded()).expect("a server");
+    let server = support::start(guarded()).expect("a server");
     let mut admin = logged_in(&server, "admin", "sesame");
     let request =
         "*6\r\n$3\r\nACL\r\n$7\r\nSETUSER\r\n$6\r\nreader\r\n$8\r\nresetkey\r\n$4\r\n(~k \r\n$5\r\n+del)\r\n";
@@ -160,7 +160,7 @@ fn selectors_count_and_are_shown() {
 
 #[test]
 fn rules_change_under_connections_and_removed_users_are_closed() {
-    let server = Server::start(guarded()).expect("a server");
+    let server = support::start(guarded()).expect("a server");
     let mut admin = logged_in(&server, "admin", "sesame");
     let mut reader = logged_in(&server, "reader", "open");
     assert_eq!(
@@ -188,7 +188,7 @@ fn rules_change_under_connections_and_removed_users_are_closed() {
 #[test]
 fn stats_settings_say_whether_a_first_set_is_a_password() {
     let shown = |config: Config, login: &str| {
-        let server = Server::start(config).expect("a server");
+        let server = support::start(config).expect("a server");
         let mut client = Client::connect(address(&server));
         if !login.is_empty() {
             assert_eq!(client.ask(format!("set login 0 0 {}\r\n{login}\r\n", login.len())), "STORED");
@@ -216,7 +216,7 @@ fn stats_settings_say_whether_a_first_set_is_a_password() {
 
 #[test]
 fn memcached_clients_say_who_they_are_by_a_first_set() {
-    let server = Server::start(guarded()).expect("a server");
+    let server = support::start(guarded()).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("get k\r\n"), "CLIENT_ERROR unauthenticated");
     assert_eq!(client.ask("set k 0 0\r\n"), "CLIENT_ERROR unauthenticated", "it may try again");
@@ -247,7 +247,7 @@ fn has_answer(client: &Client) -> bool {
 #[test]
 fn wrong_passwords_are_answered_late_and_right_ones_at_once() {
     let clock = Clock::manual(1_000_000);
-    let server = Server::start_with_clock(guarded(), clock.clone()).expect("a server");
+    let server = support::start_with_clock(guarded(), clock.clone()).expect("a server");
     let guess = "*3\r\n$4\r\nAUTH\r\n$5\r\nadmin\r\n$5\r\nwrong\r\n*1\r\n$4\r\nPING\r\n";
     let line = "set auth 0 0 11\r\nadmin wrong\r\n";
     let mut guessing: Vec<Client> = (0..40).map(|_| Client::connect(address(&server))).collect();
@@ -310,7 +310,7 @@ fn memcached_as(server: &Server, name: &str, password: &str) -> Client {
 
 #[test]
 fn memcached_commands_are_allowed_by_the_rules_for_those_of_redis() {
-    let server = Server::start(guarded()).expect("a server");
+    let server = support::start(guarded()).expect("a server");
     let mut admin = memcached_as(&server, "admin", "sesame");
     for key in ["in:1", "in:2", "out:1"] {
         assert_eq!(admin.ask(format!("set {key} 0 0 1\r\n5\r\n")), "STORED");
@@ -379,7 +379,7 @@ fn memcached_commands_are_allowed_by_the_rules_for_those_of_redis() {
 
 #[test]
 fn refused_memcached_requests_leave_the_wire_in_step() {
-    let server = Server::start(guarded()).expect("a server");
+    let server = support::start(guarded()).expect("a server");
     let mut admin = memcached_as(&server, "admin", "sesame");
     assert_eq!(admin.ask("set out:1 0 0 1\r\n5\r\n"), "STORED");
     let mut reader = memcached_as(&server, "reader", "open");
@@ -410,7 +410,7 @@ fn refused_memcached_requests_leave_the_wire_in_step() {
 
 #[test]
 fn rules_change_under_memcached_connections_too() {
-    let server = Server::start(guarded()).expect("a server");
+    let server = support::start(guarded()).expect("a server");
     let mut admin = logged_in(&server, "admin", "sesame");
     let mut reader = memcached_as(&server, "reader", "open");
     assert_eq!(reader.ask("delete in:1\r\n"), not_command("del"));
@@ -431,7 +431,7 @@ fn a_restricted_default_binds_memcached_clients_until_they_say_who_they_are() {
         rules: Secret("nopass ~in:* +get +set".to_owned()),
         ..UserSettings::default()
     });
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("set in:1 0 0 11\r\nadmin wrong\r\n"), "STORED", "it may, so it is a value");
     assert_eq!(client.ask("delete in:1\r\n"), not_command("del"));
@@ -487,7 +487,7 @@ fn a_user_is_of_a_tenant_whatever_the_listener() {
     config.users[0].tenant = "shop".to_owned();
     config.users[0].tenants = vec!["blog".to_owned()];
     config.listeners[0] = ListenerConfig { tenants: vec!["shop".to_owned()], ..config.listeners[0].clone() };
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut admin = logged_in(&server, "admin", "sesame");
     assert_eq!(resp(&mut admin, "SET k shop"), "+OK");
     assert_eq!(metric(&server, r#"millpond_tenant_items{tenant="shop"}"#), 1);
@@ -513,7 +513,7 @@ fn no_secret_is_shown() {
         millpond_server::config::render(&config).expect("printable"),
         format!("{:?}", millpond_server::config::change::between(&config, &other).expect("comparable")),
     ];
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut admin = logged_in(&server, "admin", "sesame");
     let mut wrong = Client::connect(address(&server));
     resp(&mut wrong, "AUTH admin sesamewrong");
@@ -537,13 +537,13 @@ fn no_secret_is_shown() {
 fn a_listener_beyond_loopback_needs_users_with_passwords() {
     let mut config = guarded();
     config.listeners[0].address = Address::Tcp(([0, 0, 0, 0], 0).into());
-    drop(Server::start(config.clone()).expect("everybody must say who it is"));
+    drop(support::start(config.clone()).expect("everybody must say who it is"));
     config.users.push(UserSettings {
         name: "default".to_owned(),
         rules: Secret("nopass ~* +get".to_owned()),
         ..UserSettings::default()
     });
-    let error = Server::start(config).map(drop).expect_err("somebody need not");
+    let error = support::start(config).map(drop).expect_err("somebody need not");
     assert!(error.to_string().contains("allow_remote"), "{error}");
 }
 
@@ -551,7 +551,7 @@ fn a_listener_beyond_loopback_needs_users_with_passwords() {
 fn who_may_not_read_all_keys_is_not_told_of_all_keys() {
     let mut config = guarded();
     config.users.push(user("watcher", "open", "~in:* +@read +client"));
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut client = logged_in(&server, "watcher", "open");
     assert!(resp(&mut client, "CLIENT TRACKING ON BCAST PREFIX in:").starts_with("-NOPERM"));
     assert!(resp(&mut client, "CLIENT TRACKING ON BCAST").starts_with("-NOPERM"));

@@ -5,7 +5,7 @@ mod support;
 
 use base::ByteSize;
 use millpond_server::config::{Auto, MonitorMode, PoolSettings};
-use millpond_server::{Config, ErrorKind, Server};
+use millpond_server::{Config, ErrorKind};
 use support::{Client, address, config, get_page, metric, wait_until};
 
 /// The lines of an answer up to `END`.
@@ -34,7 +34,7 @@ fn unwatched() -> Config {
 fn hot_keys_latencies_and_events_are_switched_while_serving() {
     let folder = tempfile::tempdir().expect("a folder");
     let trace = folder.path().join("events.csv");
-    let server = Server::start(unwatched()).expect("a server");
+    let server = support::start(unwatched()).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("set popular 0 0 1\r\n1\r\n"), "STORED");
     assert_eq!(lines(&mut client, "stats hotkeys\r\n"), Vec::<String>::new(), "off at the start");
@@ -92,7 +92,7 @@ fn hot_keys_latencies_and_events_are_switched_while_serving() {
 
 #[test]
 fn curves_are_shown_as_statistics_and_metrics_while_they_are_learnt() {
-    let server = Server::start(unwatched()).expect("a server");
+    let server = support::start(unwatched()).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("set popular 0 0 1\r\n1\r\n"), "STORED");
     let mut changed = unwatched();
@@ -135,7 +135,7 @@ fn curves_are_shown_as_statistics_and_metrics_while_they_are_learnt() {
 fn a_trace_that_cannot_be_written_stops_the_start_and_says_so() {
     let mut config = config();
     config.watch.trace_file = "/nowhere/at/all/events.csv".into();
-    let error = Server::start(config).map(drop).expect_err("there is no such folder");
+    let error = support::start(config).map(drop).expect_err("there is no such folder");
     assert_eq!(error.kind(), ErrorKind::System);
     assert!(error.to_string().contains("watch.trace_file: /nowhere/at/all/events.csv"), "{error}");
 }
@@ -153,7 +153,7 @@ fn monitored(mode: MonitorMode) -> Config {
 
 #[test]
 fn the_monitor_gives_memory_back_and_the_figures_tell() {
-    let server = Server::start(monitored(MonitorMode::ResidentMemory)).expect("a server");
+    let server = support::start(monitored(MonitorMode::ResidentMemory)).expect("a server");
     let limit = || metric(&server, "millpond_memory_limit_bytes{}");
     // A fifth of the 16 slabs is all that may be given.
     wait_until("all is given that may be", || metric(&server, "millpond_monitor_exhausted_total{}") > 0);
@@ -188,10 +188,10 @@ fn the_monitor_gives_memory_back_and_the_figures_tell() {
 fn a_monitor_that_makes_no_sense_is_refused_by_name() {
     let mut wrong = monitored(MonitorMode::FreeMemory);
     wrong.monitor.upper_bytes = wrong.monitor.lower_bytes;
-    let error = Server::start(wrong).map(drop).expect_err("nothing lies between");
+    let error = support::start(wrong).map(drop).expect_err("nothing lies between");
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.to_string().contains("monitor: upper is"), "{error}");
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let mut wrong = monitored(MonitorMode::FreeMemory);
     wrong.monitor.give_percent = 0;
     assert!(server.reload(&wrong).expect_err("nothing to give").to_string().contains("give_percent is 0"));
@@ -205,7 +205,7 @@ fn items_and_slabs_are_told_in_full() {
     let mut config = config();
     config.memory = Auto::Set(ByteSize::mib(16));
     config.pools[0] = PoolSettings { policy: "2q".parse().expect("a policy"), ..PoolSettings::default() };
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut client = Client::connect(address(&server));
     let value = "v".repeat(20_000);
     for number in 0..2_000 {
@@ -245,7 +245,7 @@ fn events_that_cannot_be_written_are_counted_as_dropped() {
     let mut config = config();
     config.watch.trace_file = "/dev/full".into();
     config.watch.trace_one_in = 1;
-    let server = Server::start(config).expect("a server");
+    let server = support::start(config).expect("a server");
     let mut client = Client::connect(address(&server));
     let dropped = || metric(&server, "millpond_events_dropped_total{}");
     for _ in 0..3 {
@@ -278,7 +278,7 @@ const NAMES: &str = "pid uptime time version libevent pointer_size rusage_user r
 
 #[test]
 fn stats_has_every_name_of_memcached() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     let lines = lines(&mut client, "stats\r\n");
     let has = |name: &str| lines.iter().any(|line| line.starts_with(&format!("STAT {name} ")));
@@ -293,7 +293,7 @@ fn stats_has_every_name_of_memcached() {
 
 #[test]
 fn watch_says_what_there_is_in_its_stead() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     let answer = client.ask("watch fetchers mutations\r\n");
     assert!(answer.starts_with("CLIENT_ERROR watch is not supported: set watch.request_log"), "{answer}");
@@ -302,7 +302,7 @@ fn watch_says_what_there_is_in_its_stead() {
 
 #[test]
 fn stats_conns_shows_listening_sockets() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let address = address(&server);
     let mut client = Client::connect(address);
     let lines = lines(&mut client, "stats conns\r\n");
@@ -316,7 +316,7 @@ fn stats_conns_shows_listening_sockets() {
 
 #[test]
 fn requests_are_counted_by_the_prefixes_of_their_keys_while_that_is_on() {
-    let server = Server::start(config()).expect("a server");
+    let server = support::start(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     let dump = || lines(&mut Client::connect(address(&server)), "stats detail dump\r\n");
     client.ask("set foo:0 0 0 1\r\nx\r\n");

@@ -101,25 +101,6 @@ impl<'a> Namespace<'a> {
         edges
     }
 
-    /// Every use of another crate: the user, the crate's name, and the line.
-    pub(super) fn foreign(&self) -> Vec<(Module, String, usize)> {
-        let modules: BTreeMap<String, Module> =
-            self.modules().map(|module| (module.file.clone(), module)).collect();
-        let mut uses = Vec::new();
-        for (path, entry) in &self.modules {
-            let Some(user) = modules.get(entry.file) else { continue };
-            let imports = entry.scope.imports.iter().map(|import| (&import.path, import.line));
-            let mentions = entry.scope.mentions.iter().map(|mention| (&mention.path, mention.line));
-            for (used, line) in imports.chain(mentions) {
-                let Some(first) = used.first().filter(|first| !is_keyword(first)) else { continue };
-                if self.resolve(path, std::slice::from_ref(first), 0).is_none() {
-                    uses.push((user.clone(), first.clone(), line));
-                }
-            }
-        }
-        uses
-    }
-
     /// The modules that define what `scope`, the module at `path`, uses, each with the line of the
     /// use.
     fn uses(&self, path: &[String], scope: &Scope) -> Vec<(Vec<String>, usize)> {

@@ -1,5 +1,4 @@
-//! Doors inside the rooms that stay shut: modules of one crate that may not use certain others, or
-//! certain crates that the rest of their crate may use.
+//! Doors inside the rooms that stay shut: modules of one crate that may not use certain others.
 //!
 //! Where `rooms` keeps the crates in order, this table does so for modules. A row exists once the
 //! edge is gone, so that it does not come back unseen. A new row needs a reason that tells a reader
@@ -12,7 +11,7 @@ use crate::modules::{Graph, Module};
 use crate::tree::{Package, Tree};
 
 /// Edges that must not exist. Modules are named as in `net::worker`, and stand for those below
-/// them as well; a name that begins with `::`, as in `::resp`, is that of a crate.
+/// them as well.
 struct Door {
     /// The crate, without the project's prefix.
     room: &'static str,
@@ -47,8 +46,6 @@ impl Door {
 const POLICIES: &[&str] = &["arc", "insertion", "lru", "s3fifo", "sieve", "tiny_lfu", "two_q"];
 
 const DISPATCHED: &str = "policies keep the contract, and do not know what dispatches to them";
-const DRIVEN: &str = "connections are driven through `session`, whichever protocol they speak";
-const API: &str = "the admin API and the protocols use the same parts, and not one another";
 const RULES: &str = "rules are data that know no settings; hand in their text";
 const WIRE: &str = "a protocol is parsed on its own; put what two need beside them";
 
@@ -58,10 +55,6 @@ const DOORS: &[Door] = &[
     door("evict", &["contract"], "order", DISPATCHED),
     door("evict", &["contract"], "policy", DISPATCHED),
     door("config", &["acl"], "users", RULES),
-    door("server", &["net"], "::resp", DRIVEN),
-    door("server", &["net"], "::memcached", DRIVEN),
-    door("server", &["admin"], "::resp", API),
-    door("server", &["admin"], "::memcached", API),
     door("protocol", &["resp"], "memcached", WIRE),
     door("protocol", &["memcached"], "resp", WIRE),
 ];
@@ -81,27 +74,18 @@ fn check_against(tree: &Tree, doors: &[Door]) -> Vec<Finding> {
             continue;
         };
         let graph = Graph::of(tree, package);
-        findings.extend(rows.iter().flat_map(|door| check_door(tree, package, &graph, door)));
+        findings.extend(rows.iter().flat_map(|door| check_door(package, &graph, door)));
     }
     findings
 }
 
-fn check_door(tree: &Tree, package: &Package, graph: &Graph, door: &Door) -> Vec<Finding> {
+fn check_door(package: &Package, graph: &Graph, door: &Door) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let other_crate = door.to.strip_prefix("::");
-    let modules = door.from.iter().chain(other_crate.is_none().then_some(&door.to));
-    for name in modules {
+    for name in door.from.iter().chain([&door.to]) {
         if !graph.modules.iter().any(|module| is_within(module, name)) {
             let message = format!("`{}` has no module `{name}` any more; correct the row", package.name);
             findings.push(door.finding(message));
         }
-    }
-    if let Some(name) = other_crate {
-        if !tree.packages.iter().any(|package| package.short_name() == name) {
-            findings.push(door.finding(format!("there is no crate `{name}` any more; correct the row")));
-        }
-        findings.extend(uses_of_crate(graph, door, name));
-        return findings;
     }
     for ((from, to), lines) in &graph.edges {
         let (Some(from), Some(to)) = (graph.modules.get(*from), graph.modules.get(*to)) else { continue };
@@ -114,18 +98,6 @@ fn check_door(tree: &Tree, package: &Package, graph: &Graph, door: &Door) -> Vec
         }
     }
     findings
-}
-
-/// The uses of the crate `name` by the modules of the row.
-fn uses_of_crate(graph: &Graph, door: &Door, name: &str) -> Vec<Finding> {
-    let uses = graph.foreign.iter().filter(|(_, used, _)| used == name);
-    uses.filter_map(|(from, _, line)| {
-        let from = graph.modules.get(*from)?;
-        let is_shut = door.from.iter().any(|name| is_within(from, name));
-        let message = || format!("`{}` may not use the crate `{name}`: {}", from.name, door.reason);
-        is_shut.then(|| Finding { path: from.file.clone(), line: *line, rule: "doors", message: message() })
-    })
-    .collect()
 }
 
 /// Returns whether `module` is `name` or lies below it.
@@ -158,28 +130,6 @@ mod tests {
         let expected = "crates/slab/src/pool/deep.rs:2: doors: \
                         `pool::deep` may not use `run::list`: pools know no lists\n";
         assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn a_use_of_a_forbidden_crate_is_a_finding() {
-        const ROW: &[Door] = &[door("slab", &["pool"], "::evict", "pools evict nothing")];
-        let mut tree = tree(&[
-            ("crates/slab/src/lib.rs", "mod other;\nmod pool;\nuse evict::Lru;\n"),
-            ("crates/slab/src/other.rs", "use evict::Lru;\n"),
-            (
-                "crates/slab/src/pool.rs",
-                "mod arc;\nuse evict::Lru;\nfn f() {\n    evict::g();\n    arc::g();\n}\n",
-            ),
-            ("crates/slab/src/pool/arc.rs", "use super::evict::Lru;\npub fn g() {}\n"),
-        ]);
-        tree.packages = vec![package("slab", "lib", &[]), package("evict", "lib", &[])];
-        let expected = "crates/slab/src/pool.rs:2: doors: \
-                        `pool` may not use the crate `evict`: pools evict nothing\n\
-                        crates/slab/src/pool.rs:4: doors: \
-                        `pool` may not use the crate `evict`: pools evict nothing\n";
-        assert_eq!(messages(check_against(&tree, ROW)), expected);
-        tree.packages.pop();
-        assert!(messages(check_against(&tree, ROW)).contains("there is no crate `evict` any more"));
     }
 
     #[test]

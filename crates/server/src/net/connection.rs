@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 use frontend::connections::{Activity, ConnectionInfo};
 use frontend::context::Context;
 use frontend::output::{Output, Sent};
+use frontend::session::Protocols;
 use frontend::telemetry::Over;
 use frontend::tls::Subject;
 use frontend::turn::{Next, Turn};
@@ -31,7 +32,7 @@ use super::input::Input;
 use super::lanes::LaneId;
 use super::retry;
 use super::tls::TlsStream;
-use crate::session::Session;
+use crate::session::AnySession;
 
 /// At least this much of a value must be missing for it to be received straight into its item.
 const MIN_DIRECT_BYTES: usize = 4096;
@@ -85,7 +86,7 @@ pub(crate) struct Connection<'c> {
     /// Between socket and session, where TLS is spoken.
     tls: Option<Box<TlsStream>>,
     pub(crate) info: Arc<ConnectionInfo>,
-    session: Session<'c>,
+    session: AnySession<'c>,
     input: Input,
     output: Output<ReadHandle<'c>>,
     /// `input` may hold whole requests.
@@ -124,9 +125,10 @@ impl<'c> Connection<'c> {
         socket: OwnedFd,
         tls: Option<Box<TlsStream>>,
         info: Arc<ConnectionInfo>,
+        protocols: Protocols,
         context: &Context<'c>,
     ) -> Self {
-        let session = Session::new(Arc::clone(&info), &context.settings, &context.shared.users);
+        let session = AnySession::new(Arc::clone(&info), protocols, context);
         Self {
             socket,
             tls,
@@ -319,7 +321,7 @@ impl<'c> Connection<'c> {
         let buffers = size_of::<Self>()
             + self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
             + self.info.subject.get().map_or(0, Subject::held_bytes)
-            + self.session.buffer_bytes()
+            + self.session.own_bytes()
             + self.input.buffer_bytes()
             + self.output.buffer_bytes();
         let output_items = self.output.held_bytes() - self.output.buffer_bytes();

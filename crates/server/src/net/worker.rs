@@ -25,6 +25,7 @@ use frontend::listener::ListenerState;
 use frontend::mailbox::Message;
 use frontend::mailbox::Token;
 use frontend::output::KEEP_BYTES as SPARE_OUTPUT_BYTES;
+use frontend::session::Protocols;
 use frontend::settings::Settings;
 use frontend::shared::Shared;
 use frontend::tls::TlsBuffers;
@@ -83,6 +84,7 @@ pub(crate) struct Worker<'c> {
     index: usize,
     epoll: OwnedFd,
     context: Context<'c>,
+    protocols: Protocols,
     listeners: Vec<Arc<Listener>>,
     connections: Table<Connection<'c>>,
     /// Connections that have something to do.
@@ -121,6 +123,7 @@ impl<'c> Worker<'c> {
         index: usize,
         listeners: Vec<Arc<Listener>>,
         long: Long<'c>,
+        protocols: Protocols,
     ) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let worker = shared.workers.get(index).ok_or_else(|| std::io::Error::other("no such worker"))?;
@@ -139,6 +142,7 @@ impl<'c> Worker<'c> {
             swept_secs: shared.clock.unix_secs(),
             settings: settings_of(shared),
             context: Context::new(shared, index),
+            protocols,
             listeners,
             connections: Table::default(),
             lanes: Lanes::default(),

@@ -13,6 +13,8 @@ mod reference;
 mod scripts;
 mod sorting_scripts;
 mod statistics;
+#[path = "../support/mod.rs"]
+mod support;
 mod tracking;
 mod type_scripts;
 

@@ -9,6 +9,8 @@ use base::Clock;
 use millpond_server::config::{Address, Auto, Protocol};
 use millpond_server::{Config, Server};
 
+use crate::support;
+
 /// A configuration of a RESP listener on a free port, with two workers and 64 MiB.
 pub(crate) fn config() -> Config {
     let mut config =
@@ -37,7 +39,7 @@ pub(crate) fn millpond() -> (Server, SocketAddr) {
 }
 
 pub(crate) fn start(config: Config, clock: Clock) -> (Server, SocketAddr) {
-    let server = Server::start_with_clock(config, clock).expect("a server");
+    let server = support::start_with_clock(config, clock).expect("a server");
     let address = address(&server);
     (server, address)
 }

@@ -8,10 +8,22 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use millpond_server::config::{Address, Auto, ListenerConfig};
-use millpond_server::{Config, Server};
+use millpond_server::{Config, Error, Protocols, Server};
 
 /// Longest time for an answer before a test has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+const PROTOCOLS: Protocols = Protocols { memcached: memcached::new_session, resp: resp::new_session };
+
+/// Starts a server of both protocols.
+pub(crate) fn start(config: Config) -> Result<Server, Error> {
+    Server::start(config, PROTOCOLS)
+}
+
+/// As [`start`], on the given clock.
+pub(crate) fn start_with_clock(config: Config, clock: base::Clock) -> Result<Server, Error> {
+    Server::start_with_clock(config, PROTOCOLS, clock)
+}
 
 /// A configuration on free ports with two workers and 64 MiB.
 pub(crate) fn config() -> Config {

@@ -7,6 +7,8 @@
 mod frame;
 mod player;
 mod script;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -31,7 +33,7 @@ fn millpond(clock: Clock) -> (Server, Place, Place, tempfile::TempDir) {
     unix.name = "unix".to_owned();
     unix.address = Address::Unix(path.clone());
     config.listeners.push(unix);
-    let server = Server::start_with_clock(config, clock).expect("a server");
+    let server = support::start_with_clock(config, clock).expect("a server");
     let Address::Tcp(tcp) = server.addresses()[0].1.clone() else { panic!("tcp stays tcp") };
     (server, Place::Tcp(tcp), Place::Unix(path), directory)
 }

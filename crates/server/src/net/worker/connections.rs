@@ -111,9 +111,9 @@ impl Worker<'_> {
             Arc::new(ConnectionInfo::new((descriptor, id), peer, Arc::clone(state), self.context.now_secs));
         tracing::debug!(listener = state.name, peer = %info.peer, worker = self.index, "A client connected.");
         self.context.shared.registry.add(Arc::clone(&info));
-        let context = &self.context;
+        let (context, protocols) = (&self.context, self.protocols);
         let place = Arc::clone(&info);
-        let token = self.connections.insert(|_| Connection::new(socket, tls, info, context));
+        let token = self.connections.insert(|_| Connection::new(socket, tls, info, protocols, context));
         let _ = place.place.set((self.index, token));
         let Some(connection) = self.connections.get_mut(token) else { return };
         connection.lane = self.lanes.join(&connection.account().tenant);

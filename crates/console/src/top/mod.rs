@@ -21,7 +21,7 @@ use ratatui::text::Span;
 use self::draw::Known;
 use self::sample::Sample;
 use crate::admin::AdminArguments;
-use crate::serve::say;
+use crate::text::say;
 
 /// The width of tables if there is no terminal to ask.
 const PLAIN_WIDTH: u16 = 120;
@@ -29,7 +29,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 
 /// The arguments of `millpond top`.
 #[derive(Debug, Args)]
-pub(crate) struct TopArguments {
+pub struct TopArguments {
     #[command(flatten)]
     admin: AdminArguments,
     /// Interval at which the server is asked.
@@ -48,7 +48,10 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 impl TopArguments {
     /// Shows the server until the user has seen enough.
-    pub(crate) fn show(self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// Why the server cannot be asked, or the terminal not be used.
+    pub fn show(self) -> Result<(), String> {
         if self.once || !std::io::stdout().is_terminal() {
             return self.print();
         }

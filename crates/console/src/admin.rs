@@ -6,19 +6,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use config::keys;
+use config::load::unsurveyed;
 use serde_json::{Map, Value};
-use server::config::keys;
-use server::config::load::unsurveyed;
 
 use crate::admin_tls;
-use crate::serve::ServeArguments;
+use crate::flags::ServeArguments;
 
 /// Longest time in which the server must answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The address and credentials for the admin server.
 #[derive(Debug, Args)]
-pub(crate) struct AdminArguments {
+pub struct AdminArguments {
     /// The address of the server's admin page, which it prints when it starts (admin.address);
     /// http:// may be left out.
     #[arg(long, value_name = "URL", env = "MILLPOND_ADMIN", default_value = "http://127.0.0.1:11212", value_parser = url)]
@@ -52,7 +52,7 @@ fn url(text: &str) -> Result<String, String> {
 
 /// Settings to change.
 #[derive(Debug, Args)]
-pub(crate) struct SetArguments {
+pub struct SetArguments {
     #[command(flatten)]
     admin: AdminArguments,
     /// Write them into the server's configuration file too.
@@ -65,7 +65,7 @@ pub(crate) struct SetArguments {
 
 /// A configuration to compare with that of a server.
 #[derive(Debug, Args)]
-pub(crate) struct DiffArguments {
+pub struct DiffArguments {
     #[command(flatten)]
     admin: AdminArguments,
     #[command(flatten)]
@@ -74,12 +74,18 @@ pub(crate) struct DiffArguments {
 
 impl AdminArguments {
     /// `millpond health`: whether the server serves.
-    pub(crate) fn health(&self) -> Result<String, String> {
+    ///
+    /// # Errors
+    /// That it does not, or why it cannot be asked.
+    pub fn health(&self) -> Result<String, String> {
         self.page("/healthz")
     }
 
     /// `millpond config get`: the settings whose names have `part` in them.
-    pub(crate) fn get(&self, part: &str) -> Result<String, String> {
+    ///
+    /// # Errors
+    /// If there are none, or why the server cannot be asked.
+    pub fn get(&self, part: &str) -> Result<String, String> {
         let settings = self.settings()?;
         let mut text = String::new();
         for (name, setting) in settings.iter().filter(|(name, _)| name.contains(part)) {
@@ -186,8 +192,11 @@ impl ureq::middleware::Middleware for Show {
 }
 
 impl SetArguments {
-    /// `millpond config set`.
-    pub(crate) fn set(&self) -> Result<String, String> {
+    /// `millpond config set`: returns the changes.
+    ///
+    /// # Errors
+    /// The mistakes in the settings, or why the server refuses them.
+    pub fn set(&self) -> Result<String, String> {
         let body = Value::Object(assignments(&self.settings)?).to_string();
         let put =
             |agent: &ureq::Agent, url: &str| agent.put(url).content_type("application/json").send(&body);
@@ -247,10 +256,12 @@ pub(crate) fn changes(answer: &str) -> Result<String, String> {
 impl DiffArguments {
     /// `millpond config diff`: the changes that a server would make if it were started with these
     /// arguments, or reloaded them on SIGHUP.
-    pub(crate) fn diff(&self) -> Result<String, String> {
+    ///
+    /// # Errors
+    /// The mistakes in the configuration, or why the server cannot be asked.
+    pub fn diff(&self) -> Result<String, String> {
         let loaded = self.arguments.load(&unsurveyed).map_err(|error| error.to_string())?;
-        let file =
-            server::config::change::settings_as_json(&loaded.config).map_err(|error| error.to_string())?;
+        let file = config::change::settings_as_json(&loaded.config).map_err(|error| error.to_string())?;
         let running = self.admin.settings()?;
         let mut names: Vec<&String> = file.keys().chain(running.keys()).collect();
         names.sort_unstable();

@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 
 use base::ByteSize;
 use clap::{Args, Subcommand};
+use config::TenantSettings;
 use serde_json::{Map, Value};
-use server::config::TenantSettings;
 
 use crate::admin::{AdminArguments, assignments, changes, written};
 
+/// `millpond tenant`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum TenantCommand {
+pub enum TenantCommand {
     /// Show all tenants of a running server, and the usage of each.
     List(ListArguments),
     /// Show the settings and figures of a tenant.
@@ -21,8 +22,9 @@ pub(crate) enum TenantCommand {
     Remove(RemoveArguments),
 }
 
+/// The tenants to list.
 #[derive(Debug, Args)]
-pub(crate) struct ListArguments {
+pub struct ListArguments {
     #[command(flatten)]
     admin: AdminArguments,
     /// Print JSON.
@@ -30,16 +32,18 @@ pub(crate) struct ListArguments {
     json: bool,
 }
 
+/// The tenant to show.
 #[derive(Debug, Args)]
-pub(crate) struct ShowArguments {
+pub struct ShowArguments {
     /// The tenant.
     name: String,
     #[command(flatten)]
     list: ListArguments,
 }
 
+/// The tenant to change, and its settings.
 #[derive(Debug, Args)]
-pub(crate) struct SetArguments {
+pub struct SetArguments {
     #[command(flatten)]
     tenant: RemoveArguments,
     /// Settings of [[tenant]], as in limit=512MiB databases=1,2; all of them are changed or none.
@@ -47,8 +51,9 @@ pub(crate) struct SetArguments {
     settings: Vec<String>,
 }
 
+/// The tenant to change or remove.
 #[derive(Debug, Args)]
-pub(crate) struct RemoveArguments {
+pub struct RemoveArguments {
     #[command(flatten)]
     admin: AdminArguments,
     /// Write the change into the server's configuration file too.
@@ -60,7 +65,11 @@ pub(crate) struct RemoveArguments {
 }
 
 impl TenantCommand {
-    pub(crate) fn execute(&self) -> Result<String, String> {
+    /// Carries it out, and returns the text for the terminal.
+    ///
+    /// # Errors
+    /// The mistakes in the settings, or why the server refuses.
+    pub fn execute(&self) -> Result<String, String> {
         match self {
             Self::List(arguments) => arguments.list(),
             Self::Show(arguments) => arguments.show(),

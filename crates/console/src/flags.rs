@@ -1,16 +1,16 @@
 //! The flags of `serve` and `config`, and how they become a configuration.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use server::config::load::{Flags, Loaded, Override, Survey, unsurveyed};
-use server::config::{Config, Listen};
-use server::{Error, config, preflight};
+use config::load::{Flags, Loaded, Override, Survey, unsurveyed};
+use config::{Config, Error, Listen};
+
+use crate::text::{printable, say};
 
 /// The sources of the configuration.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct ServeArguments {
+pub struct ServeArguments {
     /// The configuration file, in TOML (`millpond config print --defaults` prints one); takes the
     /// place of --config.
     #[arg(value_name = "FILE")]
@@ -44,7 +44,10 @@ pub(crate) struct ServeArguments {
 
 impl ServeArguments {
     /// Reads file, variables and flags, and looks at this machine as `survey` does.
-    pub(crate) fn load(&self, survey: Survey<'_>) -> Result<Loaded, Error> {
+    ///
+    /// # Errors
+    /// All mistakes that were found, each with its line or flag.
+    pub fn load(&self, survey: Survey<'_>) -> Result<Loaded, Error> {
         let file = self.file.as_deref().or(self.config.as_deref());
         config::load::load(file, &self.flags(), survey)
     }
@@ -73,9 +76,12 @@ impl ServeArguments {
         Flags { listen, settings, mistakes }
     }
 
-    /// `millpond config check`.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let loaded = self.load(&preflight::all)?;
+    /// `millpond config check`, which looks at this machine as `survey` does.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn check(&self, survey: Survey<'_>) -> Result<(), Error> {
+        let loaded = self.load(survey)?;
         loaded
             .warnings
             .iter()
@@ -84,24 +90,13 @@ impl ServeArguments {
         Ok(())
     }
 
-    /// `millpond config print`.
-    pub(crate) fn print(&self, defaults: bool) -> Result<(), Error> {
+    /// `millpond config print`: the configuration that would hold, or the `defaults` alone.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn print(&self, defaults: bool) -> Result<(), Error> {
         let config = if defaults { Config::default() } else { self.load(&unsurveyed)?.config };
         say(&config::render(&config)?);
         Ok(())
     }
-}
-
-/// The text with control characters escaped, which a terminal would obey, but for those to `keep`.
-pub(crate) fn printable(text: &str, keep: &[char]) -> String {
-    let shown = |c: char| {
-        let is_escaped = c.is_control() && !keep.contains(&c);
-        if is_escaped { c.escape_default().to_string() } else { c.to_string() }
-    };
-    text.chars().map(shown).collect()
-}
-
-/// Prints `text`; it is not a failure if the reader has gone, as `head` does.
-pub(crate) fn say(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }

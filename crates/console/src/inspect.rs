@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// The arguments of `millpond inspect`.
 #[derive(Debug, Args)]
-pub(crate) struct InspectArguments {
+pub struct InspectArguments {
     /// The folder of the cache: `shared_memory` of a server, `CacheConfig::shared` of another
     /// program.
     folder: PathBuf,
@@ -90,7 +90,10 @@ struct ItemReport {
 
 impl InspectArguments {
     /// Inspects the cache, and returns the report.
-    pub(crate) fn report(&self) -> Result<String, String> {
+    ///
+    /// # Errors
+    /// Why the folder cannot be read as that of a cache.
+    pub fn report(&self) -> Result<String, String> {
         let mut cache = ReadOnlyCache::attach(&self.folder).map_err(|error| error.to_string())?;
         let report = self.look(&mut cache).map_err(|error| error.to_string())?;
         if self.json {

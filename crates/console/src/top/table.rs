@@ -13,7 +13,7 @@ use ratatui::widgets::{Row, Table, Widget as _};
 use super::figures::Pair;
 use super::sample::Sample;
 use super::text::{UNKNOWN, bytes, count, percent, rate, time};
-use crate::serve::printable;
+use crate::text::printable;
 
 /// The views that can be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

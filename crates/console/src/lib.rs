@@ -1,0 +1,21 @@
+//! The commands with which an operator starts, asks, changes and watches a server.
+//!
+//! # Modules
+//! - [`flags`]: the flags of `serve` and `config`, and how they become a configuration.
+//! - [`admin`]: `health` and `config get`, `set`, `diff`, by the admin API of a running server.
+//! - [`tenant`], [`top`]: its tenants, and its activity.
+//! - [`inspect`]: the contents of a cache's shared memory.
+//! - [`text`]: what a terminal shows.
+//!
+//! Absence: nothing here serves, and no protocol of clients is known, so that a change of a command
+//! of Redis does not compile these again.
+
+#![forbid(unsafe_code)]
+
+pub mod admin;
+mod admin_tls;
+pub mod flags;
+pub mod inspect;
+pub mod tenant;
+pub mod text;
+pub mod top;
