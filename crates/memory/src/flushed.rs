@@ -163,11 +163,10 @@ impl FlushWalk {
         }
     }
 
-    /// Begins again, as items were added that may have been flushed.
+    /// Has another walk follow, as items were added that may have been flushed. It waits for no
+    /// walk that is under way: that one calls hooks, which may wait for what the caller has locked.
     pub(crate) fn begin_again(&self) {
-        let mut place = self.place.lock();
-        *place = Place::default();
-        self.done.store(0, Ordering::Release);
+        self.has_come.store(true, Ordering::Release);
     }
 }
 
@@ -175,6 +174,7 @@ impl FlushWalk {
 mod tests {
     use slab::SLAB_BYTES;
 
+    use super::FlushWalk;
     use crate::{Cache, CacheConfig, ItemOptions, PoolConfig, PoolId};
 
     fn cache() -> (Cache, PoolId) {
@@ -194,6 +194,23 @@ mod tests {
 
     fn rounds(cache: &Cache, count: u32) {
         (0..count).for_each(|_| cache.core().take_out_flushed());
+    }
+
+    /// A walk calls hooks, which may wait for what whoever takes over a pool has locked.
+    #[test]
+    fn to_begin_again_waits_for_no_walk() {
+        let walk = std::sync::Arc::new(FlushWalk::default());
+        let place = walk.place.lock();
+        let (done, is_done) = std::sync::mpsc::channel();
+        let other = std::sync::Arc::clone(&walk);
+        let thread = base::thread::spawn("begin again", move || {
+            other.begin_again();
+            let _ = done.send(());
+        });
+        is_done.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits for the walk");
+        drop(place);
+        thread.expect("a thread").join().expect("no panic");
+        assert!(walk.is_due(1) && !walk.is_due(0));
     }
 
     /// A round takes out a bounded number of items and visits a bounded number of classes, and

@@ -21,6 +21,8 @@ pub(crate) struct View<'c> {
     /// The place to which the bytes of a long value are copied to lie together. `None`: the view is
     /// used only for a moment.
     whole: Option<&'c Whole>,
+    /// True if the thread has locks with which it must not lock a chain.
+    has_locks: bool,
 }
 
 /// The bytes of a long value, once somebody has asked for them.
@@ -32,7 +34,15 @@ impl<'c> View<'c> {
     /// item or protects it (invariant 5 of `slab::item`), and it is initialised.
     #[inline]
     pub(crate) unsafe fn new(core: &'c Core, item: Item<'c>, ptr: ItemPtr) -> Self {
-        Self { core, item, ptr, whole: None }
+        Self { core, item, ptr, whole: None, has_locks: false }
+    }
+
+    /// A view for somebody who is called with locks of the engine held.
+    ///
+    /// # Safety
+    /// As for [`Self::new`].
+    pub(crate) unsafe fn with_locks(core: &'c Core, item: Item<'c>, ptr: ItemPtr) -> Self {
+        Self { core, item, ptr, whole: None, has_locks: true }
     }
 
     #[inline]
@@ -46,11 +56,13 @@ impl<'c> View<'c> {
         }
     }
 
-    /// The length of the value. Of a long one only where somebody holds or owns the item.
+    /// The length of the value. Of a long one only where somebody holds or owns the item; 0 if
+    /// its chain must not be locked.
     fn len(&self) -> usize {
         // SAFETY: the duty of whoever made the view.
         let (value, is_long) = unsafe { (self.item.value(), self.item.is_long()) };
-        if is_long { Links::of(self.core, self.ptr).map(|link| link.len()).sum() } else { value.len() }
+        let is_walked = is_long && !self.has_locks;
+        if is_walked { Links::of(self.core, self.ptr).map(|link| link.len()).sum() } else { value.len() }
     }
 }
 
@@ -209,7 +221,8 @@ impl Found<'_> {
         self.0.value()
     }
 
-    /// The length of the value, without a copy of a long one.
+    /// The length of the value, without a copy of a long one. [`crate::Lifecycle::may_evict`] is
+    /// told 0 of a long one.
     pub fn whole_len(&self) -> usize {
         self.0.len()
     }
@@ -255,7 +268,10 @@ impl<'c> ReadHandle<'c> {
     /// A handle that takes over one reference, which the caller has.
     #[inline]
     pub(crate) fn adopt(core: &'c Core, ptr: ItemPtr) -> Self {
-        Self { view: View { core, item: core.arena.item(ptr).0, ptr, whole: None }, whole: Whole::new() }
+        Self {
+            view: View { core, item: core.arena.item(ptr).0, ptr, whole: None, has_locks: false },
+            whole: Whole::new(),
+        }
     }
 
     pub(crate) fn ptr(&self) -> ItemPtr {
@@ -415,7 +431,7 @@ impl<'c> WriteHandle<'c> {
     /// Turns into a handle for reading; the item is in the index now.
     pub(crate) fn into_read(self) -> ReadHandle<'c> {
         let this = std::mem::ManuallyDrop::new(self);
-        let view = View { core: this.core, item: this.item, ptr: this.ptr, whole: None };
+        let view = View { core: this.core, item: this.item, ptr: this.ptr, whole: None, has_locks: false };
         ReadHandle { view, whole: Whole::new() }
     }
 

@@ -200,11 +200,11 @@ impl Core {
     /// Returns whether an item may be evicted.
     ///
     /// # Safety
-    /// As for [`slab::Item::key`].
+    /// As for [`slab::Item::key`]; and the item was published.
     pub(crate) unsafe fn may_evict(&self, life: &Life, ptr: ItemPtr) -> bool {
         let item = self.arena.item(ptr).0;
         // SAFETY: passed on.
-        let found = Found(unsafe { View::new(self, item, ptr) });
+        let found = Found(unsafe { View::with_locks(self, item, ptr) });
         told(|| life.hooks.may_evict(found)).unwrap_or(true)
     }
 

@@ -265,3 +265,71 @@ fn every_item_ends_once_whatever_happens() {
     assert_eq!(ended + here, inserted.load(Ordering::Relaxed), "each item that was inserted ends once");
     assert!(ended > 10_000);
 }
+
+/// A hook that asks all that it can of what it is shown, and counts long values and items that were
+/// not published.
+#[derive(Default)]
+struct Curious {
+    long: AtomicU64,
+    unpublished: AtomicU64,
+}
+
+impl Lifecycle for Curious {
+    fn may_evict(&self, item: Found<'_>) -> bool {
+        let is_told = format!("{item:?}").contains("value_len") && item.whole_len() == item.value().len();
+        self.long.fetch_add(u64::from(is_told && item.is_long()), Ordering::Relaxed);
+        self.unpublished.fetch_add(u64::from(item.key() == b"unpublished"), Ordering::Relaxed);
+        true
+    }
+}
+
+fn curious(memory: u64, policy: PolicyKind) -> (Cache, PoolId, Arc<Curious>) {
+    let config = CacheConfig { memory: ByteSize::mib(memory), huge_pages: false, ..CacheConfig::default() };
+    let (cache, curious) = (Cache::new(config).expect("a cache"), Arc::new(Curious::default()));
+    let lifecycle = Some(Arc::clone(&curious) as Arc<dyn Lifecycle>);
+    let pool = cache.add_pool(PoolConfig { lifecycle, policy, ..PoolConfig::named("p") });
+    (cache, pool.expect("a new name"), curious)
+}
+
+/// It locked the chain of the item a second time.
+#[test]
+fn who_is_asked_of_a_long_value_may_ask_for_its_length() {
+    let (done, is_done) = std::sync::mpsc::channel();
+    let thread = base::thread::spawn("evict", move || {
+        let (cache, pool, curious) = curious(64, PolicyKind::default());
+        for key in 0..40_u32 {
+            let value = vec![1; 5 << 20];
+            cache.put_value(pool, &key.to_le_bytes(), &value, &ItemOptions::default()).expect("room");
+        }
+        cache.validate();
+        let _ = done.send(curious.long.load(Ordering::Relaxed));
+    });
+    let long = is_done.recv_timeout(Duration::from_secs(60)).expect("it ends");
+    thread.expect("a thread").join().expect("no panic");
+    assert!(long > 20, "{long}");
+}
+
+/// Its writer may be writing it.
+#[test]
+fn an_item_that_is_not_published_is_not_shown() {
+    for policy in PolicyKind::ALL {
+        let (cache, pool, curious) = curious(16, policy);
+        let chainable = ItemOptions { chainable: true, ..ItemOptions::default() };
+        let mut mine = cache.allocate(pool, b"unpublished", 100, &chainable).expect("room");
+        for _ in 0..50 {
+            mine.push_link(mine.allocate_link(450).expect("room")).expect("its own");
+        }
+        for key in 0..20_000_u32 {
+            let item = cache.allocate(pool, &key.to_le_bytes(), 500, &chainable).expect("room");
+            item.push_link(item.allocate_link(450).expect("room")).expect("its own");
+            cache.put(item);
+            mine.value_mut()[0] = key as u8;
+        }
+        assert_eq!(curious.unpublished.load(Ordering::Relaxed), 0, "{policy:?}");
+        cache.put(mine);
+        let found = cache.find(b"unpublished").expect("it has just been stored");
+        assert_eq!(found.links().count(), 50);
+        drop(found);
+        cache.validate();
+    }
+}

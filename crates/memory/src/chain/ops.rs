@@ -304,10 +304,13 @@ impl Core {
             let Some(parent) = link.link().1.filter(|_| link.state().is_indexed()) else {
                 return Claim::Gone;
             };
-            if life.is_some_and(|life| !self.may_evict(life, parent)) {
+            let state = self.arena.item(parent).0.state();
+            // An item that is not published yet is its writer's alone, who may be writing: it is
+            // not shown to the hook.
+            if life.is_some_and(|life| !state.is_indexed() || !self.may_evict(life, parent)) {
                 return Claim::Held;
             }
-            self.arena.item(parent).0.state().unindex_if_idle()
+            state.unindex_if_idle()
         }
     }
 
