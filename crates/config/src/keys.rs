@@ -300,7 +300,7 @@ pub const KEYS: &[Key] = &[
     ),
     online(
         "limits.drain_timeout_secs",
-        "Seconds that clients have to read their last responses when the server stops. Default 5.",
+        "Seconds that clients have to read their last responses when the server stops or their tenant is removed. Default 5.",
     ),
     restart(
         "admin.enabled",

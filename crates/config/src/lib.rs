@@ -286,7 +286,8 @@ pub struct Limits {
     pub stall_timeout_secs: u32,
     /// Seconds that a client has for the handshake of TLS; 0 for as long as it likes.
     pub handshake_timeout_secs: u32,
-    /// Seconds that clients are given to take their last responses when the server stops.
+    /// Seconds that clients are given to take their last responses when the server stops or their
+    /// tenant is removed.
     pub drain_timeout_secs: u32,
 }
 

@@ -38,6 +38,9 @@ pub struct WorkerState {
     pub connections: AtomicUsize,
     /// Number of times that the worker has reported to be alive.
     pub beats: AtomicU64,
+    /// Commands of transactions that it has carried out: a worker that is in the middle of one
+    /// reads no mail.
+    pub steps: AtomicU64,
 }
 
 /// The state that all threads share.

@@ -11,16 +11,20 @@ use tenancy::{Directory, Tenant};
 
 use crate::shared::Shared;
 
-/// The interval between checks whether a pool has been removed, and the most checks.
+/// The interval between checks whether a pool has been removed.
 const LOOK: Duration = Duration::from_millis(10);
-const MOST_LOOKS: u32 = 500;
+/// Longest wait for that, beyond the time that connections have to take their last responses; and
+/// the most that counts of that time.
+const BEYOND: Duration = Duration::from_secs(3);
+const MOST_DRAINING: Duration = Duration::from_secs(30);
 
 /// Brings the tenants to the state of `config`: new ones are created with their pools, the limits
 /// of others changed, and those that are not in it removed. The connections of removed tenants are
 /// closed once their output is sent; see [`bury`].
 ///
 /// # Errors
-/// If a pool cannot be created; the changes before that stay.
+/// If a pool cannot be created, such as one that is still being removed; the changes before that
+/// stay.
 pub fn apply(
     shared: &Shared,
     config: &Config,
@@ -33,7 +37,7 @@ pub fn apply(
         let pool = match present.pool(&settings.name) {
             Some(pool) => Arc::clone(pool),
             None => {
-                wait_until_gone(shared, &settings.name);
+                wait_until_gone(shared, &settings.name)?;
                 make_pool(settings)?
             }
         };
@@ -61,14 +65,23 @@ pub fn apply(
 
 /// A tenant that comes back at once finds its former pool on the way out, for as long as its former
 /// connections take to end. That is waited for, within limits.
-fn wait_until_gone(shared: &Shared, pool: &str) {
-    for _ in 0..MOST_LOOKS {
+///
+/// # Errors
+/// If it is still there.
+fn wait_until_gone(shared: &Shared, pool: &str) -> Result<(), Error> {
+    let draining = Duration::from_secs(shared.settings().drain_timeout_secs.into());
+    let most = (draining.min(MOST_DRAINING) + BEYOND).as_millis() / LOOK.as_millis();
+    for _ in 0..most {
         if shared.departing().pools.iter().all(|departing| departing.name != pool) {
-            return;
+            return Ok(());
         }
         bury(shared);
         base::thread::sleep(LOOK);
     }
+    let context = format!(
+        "pool {pool} cannot be made yet: the former pool of that name is being removed, and a client holds items of it; try again"
+    );
+    Err(Error::new(ErrorKind::Engine, context))
 }
 
 fn make(pools: &[Arc<Pool>], settings: &TenantSettings) -> Result<Arc<Tenant>, Error> {
@@ -107,10 +120,13 @@ pub fn bury(shared: &Shared) {
                 tracing::info!(pool = pool.name, items = removal.items, "A pool was removed.");
                 false
             }
+            // Maintenance of the cache has freed the rest of it.
+            Err(error) if error.kind() == EngineError::NoSuchPool => {
+                tracing::info!(pool = pool.name, "A pool was removed.");
+                false
+            }
             Err(error) => {
-                if error.kind() != EngineError::NoSuchPool {
-                    tracing::warn!(pool = pool.name, %error, "A pool cannot be removed.");
-                }
+                tracing::warn!(pool = pool.name, %error, "A pool cannot be removed.");
                 false
             }
         }

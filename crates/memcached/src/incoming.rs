@@ -135,6 +135,8 @@ impl<'c> Commands<'_, 'c> {
         draft: Result<Draft<'c>, Unready>,
     ) -> Result<Stored, Denial> {
         let draft = match draft {
+            // The item would be nowhere: its pool goes, too.
+            Ok(_) if self.tenant.is_leaving() => Err(WireError::OutOfMemoryStoring),
             Ok(draft) => Ok(draft),
             Err(Unready::NoRoom(error)) => Err(error),
             Err(Unready::Denied(denial)) => return Err(denial),

@@ -129,7 +129,10 @@ impl<'i> Round<'_, '_, 'i> {
         let clock = &self.commands.shared.clock;
         let since = self.commands.is_timed.then(|| clock.monotonic_nanos());
         let takes = spec.takes(before.len() + 1 + behind.len());
-        let outcome = if takes {
+        let outcome = if takes && self.commands.present.tenant.is_leaving() {
+            // The item would be nowhere: its pool goes, too.
+            Err(Failure::TENANT_REMOVED)
+        } else if takes {
             let mut writer = Writer { output: &mut *self.output, version: self.commands.client.version };
             item.and_then(|item| {
                 let value = NewValue::Item(Some(item));

@@ -1,6 +1,7 @@
 //! Transactions: `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`.
 
 use protocol::resp::{Limits, Parse, Parser};
+use std::sync::atomic::Ordering;
 
 use super::client::{Transaction, Watched};
 use super::commands::Commands;
@@ -109,7 +110,11 @@ impl<'c> Commands<'_, 'c> {
         w.array(transaction.count);
         let clock = &self.shared.clock;
         let mut since = self.is_timed.then(|| clock.monotonic_nanos());
+        let worker = self.info.place.get().and_then(|(worker, _)| self.shared.workers.get(*worker));
         for_each_request(&transaction.requests, |args| {
+            if let Some(worker) = worker {
+                worker.steps.fetch_add(1, Ordering::Relaxed);
+            }
             if let Some(spec) = args.first().and_then(|name| Spec::find(name)) {
                 // `HELLO` within a transaction changes what comes after it.
                 w.version = self.client.version;

@@ -34,6 +34,7 @@ impl Failure {
         Self::new("ERR too many members to be looked at by one command: use fewer or smaller keys");
     pub(super) const OUT_OF_MEMORY: Self =
         Self::new("OOM command not allowed when used memory > 'maxmemory'.");
+    pub(super) const TENANT_REMOVED: Self = Self::new("ERR the tenant of this key was removed");
     pub(super) const KEY_LENGTH: Self =
         Self::new("ERR the length of the key is out of range: keys have 1 to 255 bytes");
 
@@ -86,6 +87,7 @@ impl From<millpond::Error> for Failure {
             ErrorKind::TooLarge => Self::TOO_LONG,
             ErrorKind::KeyLength => Self::KEY_LENGTH,
             ErrorKind::WrongType => Self::WRONG_TYPE,
+            ErrorKind::NoSuchPool => Self::TENANT_REMOVED,
             _ => Self::OUT_OF_MEMORY,
         }
     }

@@ -362,5 +362,10 @@ fn listener_states(
 fn worker_state() -> Result<WorkerState, Error> {
     let mailbox = Mailbox::new()
         .map_err(|e| Error::with_source(ErrorKind::System, "a worker's mailbox cannot be made", e))?;
-    Ok(WorkerState { mailbox, connections: AtomicUsize::new(0), beats: AtomicU64::new(0) })
+    Ok(WorkerState {
+        mailbox,
+        connections: AtomicUsize::new(0),
+        beats: AtomicU64::new(0),
+        steps: AtomicU64::new(0),
+    })
 }

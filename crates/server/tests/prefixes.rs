@@ -241,3 +241,31 @@ fn prefixes_and_their_tenants_change_while_serving() {
     );
     wait_until("its pool is gone", || server.cache().stats().pools.iter().all(|pool| pool.name != "new"));
 }
+
+/// It was answered `OK`, and its value was nowhere.
+#[test]
+fn a_value_that_arrives_after_its_tenant_was_removed_is_refused() {
+    let with = by_prefix();
+    let mut without = with.clone();
+    without.tenants.pop();
+    let (text, value) = ("blog:wiki:text", "v".repeat(900_000));
+    let requests = [
+        (
+            format!("*3\r\n$3\r\nSET\r\n$14\r\n{text}\r\n$900000\r\n{value}\r\n"),
+            "-ERR the tenant of this key was removed",
+        ),
+        (format!("set {text} 0 0 900000\r\n{value}\r\n"), "SERVER_ERROR out of memory storing object"),
+    ];
+    for (request, wanted) in requests {
+        let server = support::start(with.clone()).expect("a server");
+        let mut client = client(&server, "all");
+        let (first, second) = request.split_at(400_000);
+        client.send(first);
+        wait_until("it is being received", || {
+            server.cache().stats().pools.iter().any(|pool| pool.name == "wiki" && pool.slab_bytes > 0)
+        });
+        server.reload(&without).expect("reloaded");
+        client.send(second);
+        assert_eq!(client.line(), wanted);
+    }
+}

@@ -602,6 +602,62 @@ fn a_tenant_that_comes_back_at_once_has_nothing_that_it_had() {
     }
 }
 
+/// A client of tenant `new` that has requested 30 MB and reads nothing.
+fn greedy(server: &Server) -> Client {
+    let mut client = client(server, "a");
+    assert_eq!(resp(&mut client, "SELECT 2"), "+OK");
+    let value = "v".repeat(1_000_000);
+    assert_eq!(resp(&mut client, &format!("SET k {value}")), "+OK");
+    client.send("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".repeat(30));
+    client
+}
+
+#[test]
+fn a_client_that_reads_nothing_keeps_a_removed_tenant_no_longer_than_a_server_that_stops() {
+    let mut without = two();
+    without.limits.drain_timeout_secs = 1;
+    without.listeners[0].tenants = vec!["*".to_owned()];
+    let mut with = without.clone();
+    with.tenants.push(TenantSettings { databases: vec![2], ..tenant("new") });
+    let server = support::start(with.clone()).expect("a server");
+    let _greedy = greedy(&server);
+    server.reload(&without).expect("reloaded");
+    let is_there = || server.cache().stats().pools.iter().any(|pool| pool.name == "new");
+    wait_until("its pool is gone", || !is_there());
+    let _greedy = client(&server, "a");
+    server.reload(&with).expect("reloaded");
+    let _greedy = greedy(&server);
+    server.reload(&without).expect("reloaded");
+    server.reload(&with).expect("it waits for the former pool");
+    assert_eq!(resp(&mut client(&server, "a"), "SELECT 2"), "+OK");
+}
+
+#[test]
+fn the_admin_server_answers_while_a_change_waits() {
+    let mut without = two();
+    without.limits.drain_timeout_secs = 3;
+    without.listeners[0].tenants = vec!["*".to_owned()];
+    let mut with = without.clone();
+    with.tenants.push(TenantSettings { databases: vec![2], ..tenant("new") });
+    let server = std::sync::Arc::new(support::start(with).expect("a server"));
+    let _greedy = greedy(&server);
+    server.reload(&without).expect("reloaded");
+    let other = std::sync::Arc::clone(&server);
+    let change = base::thread::spawn("change", move || {
+        ask_admin(&other, "PUT", "/tenants/new", "127.0.0.1", r#"{"databases": [2]}"#)
+    });
+    let change = change.expect("a thread");
+    let mut answers_meanwhile = 0;
+    while !change.is_finished() {
+        assert!(get_page(&server, "/healthz").0.contains("200"));
+        answers_meanwhile += u32::from(!change.is_finished());
+        base::thread::sleep(Duration::from_millis(50));
+    }
+    let (status, body) = change.join().expect("no panic");
+    assert!(status.contains("200"), "{status} {body}");
+    assert!(answers_meanwhile > 5, "{answers_meanwhile}");
+}
+
 #[test]
 fn the_admin_api_makes_changes_and_removes_tenants() {
     let mut config = two();

@@ -2,10 +2,11 @@
 //! `/hotkeys.json`, `/curves.json`, `/config`, `/tenants`.
 //!
 //! It runs on one thread of its own with tokio, so that a scrape takes no time from workers.
-//! Connections are few and short by construction: beyond a bound they wait to be accepted, and one
-//! that is silent for a while is closed.
+//! Another one makes changes ([`changes`]). Connections are few and short by construction: beyond a
+//! bound they wait to be accepted, and one that is silent for a while is closed.
 
 mod access;
+mod changes;
 mod figures;
 mod metrics;
 mod serve;
@@ -17,16 +18,17 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use config::{Error, ErrorKind};
 use frontend::shared::Shared;
 use tokio::sync::oneshot;
 
 use self::access::Caller;
+use self::changes::Changes;
 use self::serve::PatientListener;
 
 /// The running admin server; stops when it is dropped.
@@ -34,6 +36,7 @@ pub(crate) struct AdminServer {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    changes: Option<JoinHandle<()>>,
 }
 
 impl AdminServer {
@@ -47,6 +50,7 @@ impl AdminServer {
         let address = socket.local_addr().map_err(system)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
         let (stop, stopped) = oneshot::channel::<()>();
+        let (changes, changing) = Changes::start().map_err(system)?;
         let body = move || {
             // A scrape of many tenants takes milliseconds.
             if let Err(error) = base::thread::give_way() {
@@ -58,7 +62,7 @@ impl AdminServer {
                     Err(error) => return tracing::error!(%error, "The admin server cannot listen."),
                 };
                 tokio::select! {
-                    result = axum::serve(listener, router(shared).into_make_service_with_connect_info::<Caller>()).into_future() => {
+                    result = axum::serve(listener, router(shared, changes).into_make_service_with_connect_info::<Caller>()).into_future() => {
                         if let Err(error) = result {
                             tracing::error!(%error, "The admin server has ended.");
                         }
@@ -68,7 +72,7 @@ impl AdminServer {
             });
         };
         let thread = base::thread::spawn("admin", body).map_err(system)?;
-        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { address, stop: Some(stop), thread: Some(thread), changes: Some(changing) })
     }
 
     /// Returns the address it listens on.
@@ -82,13 +86,13 @@ impl Drop for AdminServer {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }
-        if let Some(thread) = self.thread.take() {
+        for thread in self.thread.take().into_iter().chain(self.changes.take()) {
             let _ = thread.join();
         }
     }
 }
 
-fn router(shared: Arc<Shared>) -> Router {
+fn router(shared: Arc<Shared>, changes: Changes) -> Router {
     Router::new()
         .route("/", get(index))
         .route("/healthz", get(healthz))
@@ -101,6 +105,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/tenants", get(tenants::list))
         .route("/tenants/{name}", get(tenants::show).put(tenants::set).delete(tenants::remove))
         .fallback(no_such_page)
+        .layer(Extension(changes))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&shared), access::guard))
         .with_state(shared)
 }

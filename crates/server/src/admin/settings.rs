@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use config::change::{self, Change, as_json};
 use config::edit::lay_over;
 use config::load::Override;
@@ -14,6 +14,7 @@ use frontend::shared::Shared;
 use serde_json::{Map, Value, json};
 
 use super::access::Operator;
+use super::changes::Changes;
 
 /// The header for warnings about a change that was made but is probably not intended.
 const WARNING: HeaderName = HeaderName::from_static("millpond-warning");
@@ -34,6 +35,7 @@ pub(super) async fn show(State(shared): State<Arc<Shared>>, _: Operator) -> Resp
 /// `PUT /config`: changes the settings that the object has, all or none.
 pub(super) async fn set(
     State(shared): State<Arc<Shared>>,
+    Extension(changes): Extension<Changes>,
     operator: Operator,
     RawQuery(query): RawQuery,
     Json(wanted): Json<Map<String, Value>>,
@@ -41,7 +43,9 @@ pub(super) async fn set(
     let source = "PUT /config";
     let settings = overrides(source, "", wanted);
     let by = format!("{source} by {}", operator.address);
-    make(&shared, query, &settings, || shared.change(&by, |old| lay_over(old, &settings)))
+    let change =
+        move || make(&shared, query, &settings, || shared.change(&by, |old| lay_over(old, &settings)));
+    changes.carry_out(change).await
 }
 
 /// Makes a change, and, if the query asks for it, writes the given settings, and nothing else, into
@@ -137,15 +141,21 @@ fn answer(shared: &Shared, changed: Result<Vec<Change>, Error>) -> Response {
 
 /// `POST /config/rewrite`: writes all unwritten changes into the file. A page in a browser cannot
 /// send JSON to another server unasked.
-pub(super) async fn rewrite(State(shared): State<Arc<Shared>>, _: Operator, headers: HeaderMap) -> Response {
+pub(super) async fn rewrite(
+    State(shared): State<Arc<Shared>>,
+    Extension(changes): Extension<Changes>,
+    _: Operator,
+    headers: HeaderMap,
+) -> Response {
     let is_json = headers
         .get(header::CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
     if !is_json {
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send Content-Type: application/json\n").into_response();
     }
-    match shared.rewrite_config() {
+    let rewrite = move || match shared.rewrite_config() {
         Ok(settings) => Json(json!({"settings": settings})).into_response(),
         Err(error) => (StatusCode::CONFLICT, format!("{error}\n")).into_response(),
-    }
+    };
+    changes.carry_out(rewrite).await
 }

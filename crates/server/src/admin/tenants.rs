@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use config::{Config, TenantSettings};
 use frontend::shared::Shared;
 use frontend::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
 use serde_json::{Map, Value, json};
 
 use super::access::Operator;
+use super::changes::Changes;
 use super::settings::{make, overrides};
 
 /// `GET /tenants`: the settings and figures of each.
@@ -50,6 +51,7 @@ fn shown(config: &Config, tenant: &TenantFigures) -> Value {
 /// tenant if there is none.
 pub(super) async fn set(
     State(shared): State<Arc<Shared>>,
+    Extension(changes): Extension<Changes>,
     operator: Operator,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
@@ -58,12 +60,16 @@ pub(super) async fn set(
     let source = format!("PUT /tenants/{name}");
     let settings = overrides(&source, &format!("tenant.{name}."), wanted);
     let by = format!("{source} by {}", operator.address);
-    make(&shared, query, &settings, || shared.change(&by, |old| old.with_tenant(&name, &settings)))
+    let change = move || {
+        make(&shared, query, &settings, || shared.change(&by, |old| old.with_tenant(&name, &settings)))
+    };
+    changes.carry_out(change).await
 }
 
 /// `DELETE /tenants/NAME`.
 pub(super) async fn remove(
     State(shared): State<Arc<Shared>>,
+    Extension(changes): Extension<Changes>,
     operator: Operator,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
@@ -73,5 +79,7 @@ pub(super) async fn remove(
         return (StatusCode::NOT_FOUND, format!("{}\n", config.no_such_tenant(&name))).into_response();
     }
     let by = format!("DELETE /tenants/{name} by {}", operator.address);
-    make(&shared, query, &[], || shared.change(&by, |old| old.without_tenant(&name).into()))
+    let change =
+        move || make(&shared, query, &[], || shared.change(&by, |old| old.without_tenant(&name).into()));
+    changes.carry_out(change).await
 }

@@ -97,8 +97,8 @@ pub(crate) struct Connection<'c> {
     late_until: Option<u64>,
     /// Nothing more is read, and it is closed for that reason once everything is sent.
     closing: Option<Counter>,
-    /// It is closed when nothing more has arrived.
-    draining: bool,
+    /// It is closed when nothing more has arrived, and in this Unix second at the latest.
+    drains_until_secs: Option<u32>,
     /// Everything was said and the client was told that no more will come; what it still sends is
     /// dropped until it closes. Closing at once would make the kernel reset the connection, and the
     /// client might lose the last answer.
@@ -140,7 +140,7 @@ impl<'c> Connection<'c> {
             needs: Step::Again,
             late_until: None,
             closing: None,
-            draining: false,
+            drains_until_secs: None,
             lingering: None,
             interest: EventFlags::IN,
             lane: LaneId::default(),
@@ -177,7 +177,9 @@ impl<'c> Connection<'c> {
             match self.receive(context) {
                 Err(_) => return Step::Close(Counter::ClosedBroken),
                 Ok(Received::Some) => {}
-                Ok(Received::Nothing) if self.draining => self.closing = Some(Counter::ClosedDrained),
+                Ok(Received::Nothing) if self.drains_until_secs.is_some() => {
+                    self.closing = Some(Counter::ClosedDrained)
+                }
                 Ok(Received::Nothing) => {}
                 Ok(Received::End) => self.end(),
             }
@@ -196,7 +198,7 @@ impl<'c> Connection<'c> {
             Ok(Sent::All) => match self.closing {
                 Some(reason) => self.finish(reason, context),
                 None if self.backlog => self.needs,
-                None if self.draining => Step::Again,
+                None if self.drains_until_secs.is_some() => Step::Again,
                 None => Step::Wait(EventFlags::IN),
             },
         }
@@ -206,7 +208,7 @@ impl<'c> Connection<'c> {
     /// nobody waits.
     fn waits_until(&mut self, context: &Context<'c>) -> Option<u64> {
         let until = self.late_until?;
-        if !self.draining && context.shared.clock.monotonic_nanos() < until {
+        if self.drains_until_secs.is_none() && context.shared.clock.monotonic_nanos() < until {
             return Some(until);
         }
         self.late_until = None;
@@ -307,8 +309,8 @@ impl<'c> Connection<'c> {
     }
 
     /// From now on: answer what has arrived, and close.
-    pub(crate) fn drain(&mut self) {
-        self.draining = true;
+    pub(crate) fn drain(&mut self, until_secs: u32) {
+        self.drains_until_secs.get_or_insert(until_secs);
     }
 
     /// Applies changed settings.
@@ -330,6 +332,9 @@ impl<'c> Connection<'c> {
 
     /// Returns the reason to close the connection because it is overdue, if it is.
     pub(crate) fn overdue(&self, context: &Context<'c>) -> Option<Counter> {
+        if self.drains_until_secs.is_some_and(|until| context.now_secs >= until) {
+            return Some(Counter::ClosedDrained);
+        }
         if self.paused {
             return None;
         }

@@ -475,7 +475,7 @@ impl<'c> Worker<'c> {
         connection.interest = EventFlags::IN;
         let is_leaving = self.drain_until_secs.is_some() || connection.own_account().tenant.is_leaving();
         if is_leaving {
-            connection.drain();
+            connection.drain(self.drain_until());
         }
         let added = epoll::add(&self.epoll, &connection, EventData::new_u64(token.0), EventFlags::IN);
         self.connections.put_back(token, connection);

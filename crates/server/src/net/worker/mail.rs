@@ -52,15 +52,22 @@ impl Worker<'_> {
     pub(super) fn reload(&mut self) {
         self.settings = settings_of(self.context.shared);
         self.share_settings();
+        let until = self.drain_until();
         let mut leaving = Vec::new();
         for (token, connection) in self.connections.iter_mut() {
             connection.reload(&self.context);
             if connection.own_account().tenant.is_leaving() {
-                connection.drain();
+                connection.drain(until);
                 leaving.push(token);
             }
         }
         leaving.into_iter().for_each(|token| self.wake(token, EventFlags::IN));
+    }
+
+    /// Returns the Unix second in which connections that drain from now on are closed.
+    pub(super) fn drain_until(&self) -> u32 {
+        let patience = self.context.settings.drain_timeout_secs;
+        self.context.now_secs.saturating_add(patience).saturating_add(1)
     }
 
     pub(super) fn drain(&mut self) {
@@ -68,12 +75,12 @@ impl Worker<'_> {
             let _ = epoll::delete(&self.epoll, listener);
         });
         self.listeners.clear();
-        let patience = self.context.settings.drain_timeout_secs;
-        self.drain_until_secs = Some(self.context.now_secs.saturating_add(patience).saturating_add(1));
+        let until = self.drain_until();
+        self.drain_until_secs = Some(until);
         let tokens: Vec<Token> = self.connections.iter_mut().map(|(token, _)| token).collect();
         for token in tokens {
             if let Some(connection) = self.connections.get_mut(token) {
-                connection.drain();
+                connection.drain(until);
                 self.wake(token, EventFlags::IN);
             }
         }
