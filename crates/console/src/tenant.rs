@@ -46,7 +46,7 @@ pub struct ShowArguments {
 pub struct SetArguments {
     #[command(flatten)]
     tenant: RemoveArguments,
-    /// Settings of [[tenant]], as in limit=512MiB databases=1,2; all of them are changed or none.
+    /// Settings of `[[tenant]]`, as in limit=512MiB databases=1,2; all of them are changed or none.
     #[arg(value_name = "NAME=VALUE")]
     settings: Vec<String>,
 }

@@ -120,7 +120,7 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// As [`Self::turn`], for an authenticated client.
+    /// As `turn`, for an authenticated client.
     fn answer(
         &mut self,
         context: &mut Context<'c>,
