@@ -81,7 +81,7 @@ const ROOMS: &[Room] = &[
     Room { name: "workload", floor: 5, imports: Engine },
     Room { name: "bench", floor: 5, imports: Below(&["workload"]) },
     Room { name: "trial", floor: 5, imports: Below(&["workload", "bench"]) },
-    Room { name: "console", floor: 5, imports: Below(&["workload"]) },
+    Room { name: "console", floor: 5, imports: Rooms(&["config", "millpond", "workload"]) },
     Room { name: "simulate", floor: 5, imports: Below(&["workload"]) },
     Room { name: "experiments", floor: 5, imports: Below(&["workload", "simulate"]) },
     Room { name: "cli", floor: 5, imports: All },
