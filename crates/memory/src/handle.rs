@@ -42,7 +42,8 @@ impl<'c> View<'c> {
     /// # Safety
     /// As for [`Self::new`].
     pub(crate) unsafe fn with_locks(core: &'c Core, item: Item<'c>, ptr: ItemPtr) -> Self {
-        Self { core, item, ptr, whole: None, has_locks: true }
+        // SAFETY: passed on (invariant 5 of `slab::item`).
+        Self { has_locks: true, ..unsafe { Self::new(core, item, ptr) } }
     }
 
     #[inline]

@@ -104,10 +104,7 @@ impl<'c> AnySession<'c> {
 
     /// Returns the buffer for the missing bytes of a large value.
     pub(crate) fn value_buffer(&mut self) -> Option<&mut [u8]> {
-        match self {
-            Self::Undecided(..) => None,
-            Self::Decided(session) => session.value_buffer(),
-        }
+        self.decided_mut()?.value_buffer()
     }
 
     /// Notes that `bytes` were put into [`Self::value_buffer`].

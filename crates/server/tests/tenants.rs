@@ -584,12 +584,20 @@ fn tenants_come_change_and_go() {
     assert!(error.to_string().contains("listener.a.tenant"), "{error}");
 }
 
-#[test]
-fn a_tenant_that_comes_back_at_once_has_nothing_that_it_had() {
+/// Two tenants, and the same with `new`, which has database 2 of every client. Connections that end
+/// have `drain_timeout_secs` for their last replies.
+fn without_and_with_new(drain_timeout_secs: u32) -> (Config, Config) {
     let mut without = two();
+    without.limits.drain_timeout_secs = drain_timeout_secs;
     without.listeners[0].tenants = vec!["*".to_owned()];
     let mut with = without.clone();
     with.tenants.push(TenantSettings { databases: vec![2], ..tenant("new") });
+    (without, with)
+}
+
+#[test]
+fn a_tenant_that_comes_back_at_once_has_nothing_that_it_had() {
+    let (without, with) = without_and_with_new(5);
     let server = support::start(with.clone()).expect("a server");
     for _ in 0..5 {
         let mut shop = client(&server, "a");
@@ -614,17 +622,12 @@ fn greedy(server: &Server) -> Client {
 
 #[test]
 fn a_client_that_reads_nothing_keeps_a_removed_tenant_no_longer_than_a_server_that_stops() {
-    let mut without = two();
-    without.limits.drain_timeout_secs = 1;
-    without.listeners[0].tenants = vec!["*".to_owned()];
-    let mut with = without.clone();
-    with.tenants.push(TenantSettings { databases: vec![2], ..tenant("new") });
+    let (without, with) = without_and_with_new(1);
     let server = support::start(with.clone()).expect("a server");
     let _greedy = greedy(&server);
     server.reload(&without).expect("reloaded");
     let is_there = || server.cache().stats().pools.iter().any(|pool| pool.name == "new");
     wait_until("its pool is gone", || !is_there());
-    let _greedy = client(&server, "a");
     server.reload(&with).expect("reloaded");
     let _greedy = greedy(&server);
     server.reload(&without).expect("reloaded");
@@ -634,11 +637,7 @@ fn a_client_that_reads_nothing_keeps_a_removed_tenant_no_longer_than_a_server_th
 
 #[test]
 fn the_admin_server_answers_while_a_change_waits() {
-    let mut without = two();
-    without.limits.drain_timeout_secs = 3;
-    without.listeners[0].tenants = vec!["*".to_owned()];
-    let mut with = without.clone();
-    with.tenants.push(TenantSettings { databases: vec![2], ..tenant("new") });
+    let (without, with) = without_and_with_new(3);
     let server = std::sync::Arc::new(support::start(with).expect("a server"));
     let _greedy = greedy(&server);
     server.reload(&without).expect("reloaded");

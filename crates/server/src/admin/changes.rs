@@ -29,8 +29,7 @@ impl Changes {
         let (jobs, to_do) = channel::<Job>();
         let body = move || {
             for job in to_do {
-                // Whoever waits for the answer is told, as nobody answers; the next change is made
-                // all the same.
+                // The caller is told, as its channel closes; the next change is made all the same.
                 let _ = catch_unwind(AssertUnwindSafe(job));
             }
         };
