@@ -1,6 +1,7 @@
 //! Changes of a configuration while serving: single settings laid over it, tenants made or removed.
 //! Each change is checked as a whole, and its result is another configuration.
 
+use super::error::hint;
 use super::load::{self, Override};
 use super::{Config, TenantSettings, check};
 
@@ -63,7 +64,7 @@ impl Config {
                 "tenant `{name}` has no [[tenant]]: it is there for as long as a listener names its pool"
             );
         }
-        let hint = check::hint(name, self.tenants.iter().map(|tenant| tenant.name.as_str()), "tenants");
+        let hint = hint(name, self.tenants.iter().map(|tenant| tenant.name.as_str()), "tenants");
         format!("there is no tenant `{name}`; {hint}")
     }
 }

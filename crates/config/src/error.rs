@@ -69,3 +69,12 @@ impl std::error::Error for Error {
         self.source.as_ref().map(|source| &**source as &(dyn std::error::Error + 'static))
     }
 }
+
+/// Returns a hint for a name that does not exist.
+pub(super) fn hint<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone, what: &str) -> String {
+    match base::suggest::nearest(name, known.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if known.clone().next().is_none() => "there are none".to_owned(),
+        None => format!("the {what} are: {}", known.collect::<Vec<_>>().join(", ")),
+    }
+}

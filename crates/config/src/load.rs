@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use base::suggest;
 use serde::Deserialize;
 
-use super::keys::{self, KEYS};
+use super::keys;
 use super::read::{self, Mistakes};
 use super::{Config, Listen, ListenerConfig, Protocol, check, files};
 use crate::error::{Error, ErrorKind};
@@ -188,7 +188,7 @@ const OPTIONS: [&str; 6] = [
 /// `MILLPOND_SERVICE_HOST`.
 fn from_environment(environment: &[(String, String)]) -> (Vec<Override>, Vec<String>) {
     let names: Vec<(String, &str)> =
-        KEYS.iter().filter_map(|key| Some((keys::environment_name(key)?, key.path))).collect();
+        keys::all().filter_map(|key| Some((keys::environment_name(key)?, key.path))).collect();
     let mut settings = Vec::new();
     let mut misspelt = Vec::new();
     for (variable, value) in environment.iter().filter(|(name, _)| name.starts_with("MILLPOND_")) {

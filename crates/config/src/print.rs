@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use toml::Value;
 
-use super::keys::{KEYS, Key, is_size, written_size};
+use super::keys::{self, is_size, written_size};
+use super::settings::Key;
 use super::users::{HIDDEN, shown_rules};
 use super::{Config, load};
 use crate::error::Error;
@@ -18,6 +19,9 @@ const HEADER: &str = "\
 # Flags override variables, and variables override this file.
 ";
 
+/// The width of a comment.
+const MAX_COLUMNS: usize = 100;
+
 /// Returns `config` as a TOML file in which each setting is preceded by its help.
 ///
 /// # Errors
@@ -25,7 +29,7 @@ const HEADER: &str = "\
 pub fn render(config: &Config) -> Result<String, Error> {
     let table = load::to_table(config)?;
     let mut text = HEADER.to_owned();
-    for key in KEYS.iter().filter(|key| !key.path.contains('.')) {
+    for key in keys::all().filter(|key| !key.path.contains('.')) {
         setting(&mut text, key, key.path, table.get(key.path));
     }
     for section in
@@ -49,6 +53,13 @@ pub fn render(config: &Config) -> Result<String, Error> {
     Ok(text)
 }
 
+impl Key {
+    /// The default, as a file has it.
+    pub fn default(&self) -> String {
+        written(self.path, &(self.default)())
+    }
+}
+
 /// An entry of a list that has none, commented out.
 fn example(text: &mut String, section: &str) -> Result<(), Error> {
     let table = load::to_table(&Config::with_examples())?;
@@ -64,7 +75,7 @@ fn example(text: &mut String, section: &str) -> Result<(), Error> {
 }
 
 fn section_settings(text: &mut String, section: &str, entry: &Value) {
-    for key in KEYS {
+    for key in keys::all() {
         if let Some((head, name)) = key.path.split_once('.')
             && head == section
         {
@@ -77,15 +88,30 @@ fn setting(text: &mut String, key: &Key, name: &str, value: Option<&Value>) {
     let Some(value) = value else { return };
     let mark = if key.online { "online" } else { "restart" };
     text.push('\n');
-    for (i, line) in key.help.lines().enumerate() {
-        let mark = if i == 0 { format!("[{mark}] ") } else { String::new() };
-        let _ = writeln!(text, "# {mark}{line}");
-    }
+    comment(text, &format!("[{mark}] {} Default {}.", key.help(), key.default()));
     let _ = writeln!(text, "{name} = {}", written(name, value));
 }
 
+/// Adds a text as lines of comment.
+fn comment(text: &mut String, comment: &str) {
+    text.push('#');
+    let mut columns = 1;
+    for word in comment.split(' ') {
+        let more = 1 + word.chars().count();
+        if columns > 1 && columns + more > MAX_COLUMNS {
+            text.push_str("\n#");
+            columns = 1;
+        }
+        text.push(' ');
+        text.push_str(word);
+        columns += more;
+    }
+    text.push('\n');
+}
+
 /// A value as a person would write it: large sizes with their unit; secrets are left out.
-fn written(name: &str, value: &Value) -> String {
+fn written(path: &str, value: &Value) -> String {
+    let name = path.rsplit('.').next().unwrap_or(path);
     match value {
         Value::String(text) if ["password_hash", "token"].contains(&name) && !text.is_empty() => {
             format!("\"{HIDDEN}\"")

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{self, KEYS, LISTS};
-use super::{Config, ListenerConfig, PoolSettings};
+use super::keys::{self, LISTS};
+use super::{Config, Key, ListenerConfig, PoolSettings};
 use crate::error::{Error, ErrorKind};
 
 /// All mistakes of a configuration, with the source of each setting.
@@ -172,8 +172,8 @@ impl Reader {
     fn top_level(&mut self, name: &str, at: usize, spans: &Spanned<DeValue<'_>>, value: &toml::Value) {
         let line = self.lines.of(at);
         self.mistakes.lines.entry(name.to_owned()).or_insert(line);
-        let is_setting = KEYS.iter().any(|key| key.path == name);
-        let is_section = KEYS.iter().any(|key| key.path.split_once('.').is_some_and(|(it, _)| it == name));
+        let is_setting = keys::all().any(|key| key.path == name);
+        let is_section = keys::all().any(|key| key.path.split_once('.').is_some_and(|(it, _)| it == name));
         if is_setting {
             if self.is_good(name, line, |value| one(name, value), value) {
                 self.good.insert(name.to_owned(), value.clone());
@@ -261,7 +261,7 @@ impl Reader {
             let Some(value) = settings.get(name) else { continue };
             let line = self.lines.of(key.span().start);
             let path = format!("{shown}.{name}");
-            if !KEYS.iter().any(|key| key.path == format!("{section}.{name}")) {
+            if !keys::all().any(|key| key.path == format!("{section}.{name}")) {
                 self.mistakes.add_at(line, &unknown_key(&format!("{section}.{name}")));
                 continue;
             }
@@ -325,7 +325,7 @@ pub(super) fn unknown_setting(path: &str) -> String {
     let plain = keys::plain(path);
     if let Some((entry, setting)) = path.rsplit_once('.')
         && let Some((list, _)) = entry.split_once('.').filter(|_| plain != path)
-        && let siblings = KEYS.iter().filter_map(|key| key.path.strip_prefix(list)?.strip_prefix('.'))
+        && let siblings = keys::all().filter_map(|key| key.path.strip_prefix(list)?.strip_prefix('.'))
         && let Some(near) = suggest::nearest(setting, siblings)
     {
         return format!("there is no setting `{path}`; did you mean `{entry}.{near}`?");
@@ -336,20 +336,19 @@ pub(super) fn unknown_setting(path: &str) -> String {
 /// The message about a setting that does not exist, with the one that was probably meant.
 pub(super) fn unknown_key(path: &str) -> String {
     let section = path.rsplit_once('.').map_or("", |(section, _)| section);
-    let siblings = KEYS
-        .iter()
+    let siblings = keys::all()
         .map(|key| key.path)
         .filter(|key| key.rsplit_once('.').map_or("", |(section, _)| section) == section);
     let sections = ["limits", "admin", "watch", "monitor", "telemetry", "log"].into_iter().chain(LISTS);
     let last = path.rsplit('.').next().unwrap_or(path);
     // Of settings of one name those of the whole server come first.
-    let (of_lists, others): (Vec<&keys::Key>, Vec<&keys::Key>) =
-        KEYS.iter().partition(|key| keys::environment_name(key).is_none());
+    let (of_lists, others): (Vec<&Key>, Vec<&Key>) =
+        keys::all().partition(|key| keys::environment_name(key).is_none());
     let mut all = others.into_iter().chain(of_lists).map(|key| key.path);
     let nearest = suggest::nearest(path, siblings)
         .or_else(|| suggest::nearest(path, sections))
         .or_else(|| all.find(|key| key.rsplit('.').next() == Some(last)))
-        .or_else(|| suggest::nearest(path, KEYS.iter().map(|key| key.path)));
+        .or_else(|| suggest::nearest(path, keys::all().map(|key| key.path)));
     match nearest {
         Some(known) => format!("there is no setting `{path}`; did you mean `{known}`?"),
         None => format!("there is no setting `{path}`; `millpond config print` lists them all"),
@@ -380,7 +379,7 @@ pub(super) fn in_words(path: &str, message: &str) -> String {
         words.iter().fold(message.trim_end().to_owned(), |text, (rust, plain)| text.replace(rust, plain));
     let message = message.replace('\n', " ");
     let Some((problem, expected)) = message.split_once("expected ") else { return message };
-    let can_be_auto = keys::find(path).is_some_and(|key| key.help.contains("\"auto\""));
+    let can_be_auto = keys::find(path).is_some_and(|key| key.can_be_auto());
     let expected = match expected {
         _ if keys::is_size(path) => "a size, as in \"512MiB\"",
         _ if path.ends_with("address") => "an address, as in \"127.0.0.1:11212\"",
@@ -434,7 +433,7 @@ fn quote(line: &str) -> Option<(&'static str, String)> {
     if value.is_empty() || value.contains(['"', '\'']) || toml::from_str::<toml::Table>(line).is_ok() {
         return None;
     }
-    let mut settings = KEYS.iter().filter(|key| key.path.rsplit('.').next() == Some(name));
+    let mut settings = keys::all().filter(|key| key.path.rsplit('.').next() == Some(name));
     let takes_text = |path: &str| {
         let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
         let setting = one(key, value);

@@ -1,41 +1,32 @@
 //! The settings of traces and of the collector that receives them.
 
 use http::Uri;
-use serde::{Deserialize, Serialize};
 
 /// True if this binary can send spans.
 const IS_BUILT_IN: bool = cfg!(feature = "opentelemetry");
 /// The path of a collector, if the endpoint does not state one.
 const PATH: &str = "/v1/traces";
-/// The longest time that a worker, the operator and the thread that stops the server should wait.
-const MAX_TIMEOUT_MILLIS: u32 = 60_000;
 
-/// Spans of a sample of turns, by OpenTelemetry.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Telemetry {
-    /// `http://HOST:PORT` of a collector; empty = nothing is traced.
-    pub otlp_endpoint: String,
-    /// One turn of a connection in this many is traced; 0 = none.
-    pub sample_one_in: u32,
-    /// A command in such a turn that takes this many microseconds has a span of its own; 0 = every
-    /// command.
-    pub slow_command_micros: u32,
-    /// The name of this service in its spans.
-    pub service_name: String,
-    /// How long sending some spans may take.
-    pub timeout_millis: u32,
-}
+settings! {
+    /// Spans of a sample of turns, by OpenTelemetry.
+    pub struct Telemetry in "telemetry." {
+        /// Collector for spans of a sample of turns, by OTLP over HTTP, as "http://127.0.0.1:4318"
+        /// (docs/watching.md#traces); without a path, /v1/traces there. Needs a binary built with
+        /// the feature `opentelemetry`. Empty: none.
+        online otlp_endpoint: String = String::new();
 
-impl Default for Telemetry {
-    fn default() -> Self {
-        Self {
-            otlp_endpoint: String::new(),
-            sample_one_in: 1_000,
-            slow_command_micros: 1_000,
-            service_name: "millpond".to_owned(),
-            timeout_millis: 2_000,
-        }
+        /// One turn of a connection in this many is traced, at random. 0: none.
+        online sample_one_in: u32 = 1_000;
+
+        /// A command in such a turn that takes at least this many microseconds has its own span. 0:
+        /// every command.
+        online slow_command_micros: u32 = 1_000;
+
+        /// The server's service name in spans.
+        online service_name: String = "millpond".to_owned();
+
+        /// Milliseconds that sending a batch of spans may take; then they are dropped.
+        online timeout_millis: u32 = 2_000, in 1..=60_000;
     }
 }
 
@@ -57,12 +48,7 @@ impl Telemetry {
 
 /// Rejects settings that cannot work.
 pub(super) fn check(telemetry: &Telemetry, problems: &mut Vec<String>) {
-    let Telemetry { otlp_endpoint, service_name, timeout_millis, .. } = telemetry;
-    if !(1..=MAX_TIMEOUT_MILLIS).contains(timeout_millis) {
-        problems.push(format!(
-            "telemetry.timeout_millis: {timeout_millis} is not between 1 and {MAX_TIMEOUT_MILLIS}"
-        ));
-    }
+    let Telemetry { otlp_endpoint, service_name, .. } = telemetry;
     if service_name.is_empty() {
         problems.push("telemetry.service_name: it is empty; collectors sort spans by it".to_owned());
     }

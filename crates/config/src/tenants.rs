@@ -1,60 +1,62 @@
 //! Tenants: who shares the server, and how much each may use.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use base::ByteSize;
-use serde::{Deserialize, Serialize};
 
+use super::error::hint;
 use super::{Auto, Config, PoolSettings, UserSettings};
 
-/// One of the tenants that share the server.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TenantSettings {
-    /// Its name in listeners, users, logs and metrics.
-    pub name: String,
-    /// The pool of its items. Empty: the pool of its own name, which is created if there is no such
-    /// `[[pool]]`.
-    pub pool: String,
-    /// The limit of the pool that is created for it. Auto: whatever is free.
-    pub limit: Auto<ByteSize>,
-    /// The memory that other pools cannot take from that pool.
-    pub reserve: ByteSize,
-    /// Its turns in a worker, and its part of the memory, against those of the others that want
-    /// some.
-    pub weight: u32,
-    /// The databases under which `SELECT` finds it.
-    pub databases: Vec<u32>,
-    /// The prefixes of its keys, for listeners that route by prefix.
-    pub prefixes: Vec<String>,
-    /// Connections at a time; 0 = as many as there may be.
-    pub max_connections: usize,
-    /// Requests answered in a second, each key of a retrieval as one; 0 = as many as come.
-    pub operations_per_sec: u64,
-    /// Bytes received in a second; 0 = as many as come.
-    pub in_bytes_per_sec: ByteSize,
-    /// Bytes sent in a second; 0 = as many as go.
-    pub out_bytes_per_sec: ByteSize,
-    /// How much of its rates it may save up: the amount of this many milliseconds.
-    pub burst_millis: u32,
-}
+/// The highest database: more would be of no use, and `CONFIG GET databases` reports it.
+const MAX_DATABASE: u32 = 65_535;
+/// The longest prefix: as long as a key of memcached.
+const MAX_PREFIX_BYTES: usize = 250;
 
-impl Default for TenantSettings {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            pool: String::new(),
-            limit: Auto::Auto,
-            reserve: ByteSize::new(0),
-            weight: 1,
-            databases: Vec::new(),
-            prefixes: Vec::new(),
-            max_connections: 0,
-            operations_per_sec: 0,
-            in_bytes_per_sec: ByteSize::new(0),
-            out_bytes_per_sec: ByteSize::new(0),
-            burst_millis: 1_000,
-        }
+settings! {
+    /// One of the tenants that share the server.
+    pub struct TenantSettings in "tenant." {
+        /// The tenant's name in listeners, logs and metrics. Tenants can be added and removed while
+        /// serving (docs/tenants.md).
+        online name: String = String::new();
+
+        /// The pool of its items; tenants that name one pool share its memory and its keys. Empty:
+        /// a pool with the tenant's name, which is made for it if there is no such `[[pool]]`.
+        restart pool: String = String::new();
+
+        /// The most memory that the pool made for it may hold, slack included. "auto": all free
+        /// memory.
+        online limit: Auto<ByteSize> = Auto::Auto;
+
+        /// Memory that others cannot take from that pool. Others may use the idle part meanwhile.
+        online reserve: ByteSize = ByteSize::new(0);
+
+        /// Its share of a worker's rounds, and of the memory beyond the reserves, relative to other
+        /// tenants that want it.
+        online weight: u32 = 1, in 1..=100;
+
+        /// The databases, from 1, by which SELECT selects it.
+        online databases: Vec<u32> = Vec::new();
+
+        /// Prefixes of its keys, for listeners with `by_prefix`; the longest that matches a key
+        /// decides.
+        online prefixes: Vec<String> = Vec::new();
+
+        /// Most connections at a time. A further one is rejected, as by `limits.max_connections`.
+        /// 0: no limit of its own.
+        online max_connections: usize = 0;
+
+        /// Most requests answered per second, each key of a retrieval counting as one. Above that
+        /// its clients wait; nothing is rejected. 0: no limit.
+        online operations_per_sec: u64 = 0;
+
+        /// Most bytes received from its clients per second. 0: no limit.
+        online in_bytes_per_sec: ByteSize = ByteSize::new(0);
+
+        /// Most bytes sent to its clients per second. 0: no limit.
+        online out_bytes_per_sec: ByteSize = ByteSize::new(0);
+
+        /// How much of its rates it may save up, in milliseconds of that rate.
+        online burst_millis: u32 = 1_000, in 1..=3_600_000;
     }
 }
 
@@ -126,5 +128,70 @@ impl Config {
     pub fn pool_weight(&self, pool: &str) -> u32 {
         let tenants = self.tenants.iter().filter(|tenant| tenant.pool() == pool);
         tenants.map(|tenant| tenant.weight).sum::<u32>().max(1)
+    }
+}
+
+/// Reports tenants that cannot work together with the other settings.
+pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
+    let mut names = HashSet::new();
+    let mut databases = HashSet::new();
+    let mut prefixes = HashSet::new();
+    let pools = config.all_pools();
+    let pools = pools.iter().map(|pool| pool.name.as_str()).collect();
+    for tenant in &config.tenants {
+        let name = &tenant.name;
+        let is_odd = |c: char| matches!(c, '/' | '*' | '"' | '\\') || c.is_control();
+        if name.is_empty() || name.len() > 64 || name.contains(is_odd) {
+            let shown = name.escape_debug();
+            problems.push(format!(
+                "tenant.name: `{shown}` is not 1 to 64 bytes without a slash, asterisk, quote, backslash or control character"
+            ));
+        }
+        if !names.insert(name) {
+            problems.push(format!("tenant.name: two tenants are called `{name}`; give each its own name"));
+        }
+        for database in &tenant.databases {
+            if !(1..=MAX_DATABASE).contains(database) {
+                problems.push(format!(
+                    "tenant.{name}.databases: {database} is not between 1 and {MAX_DATABASE}; 0 is where a client begins"
+                ));
+            } else if !databases.insert(*database) {
+                problems.push(format!("tenant.{name}.databases: {database} is another tenant's already"));
+            }
+        }
+        for prefix in &tenant.prefixes {
+            if prefix.is_empty() || prefix.len() > MAX_PREFIX_BYTES {
+                problems.push(format!(
+                    "tenant.{name}.prefixes: `{prefix}` is not 1 to {MAX_PREFIX_BYTES} bytes long"
+                ));
+            } else if !prefixes.insert(prefix) {
+                problems.push(format!("tenant.{name}.prefixes: `{prefix}` is there twice"));
+            }
+        }
+        check_tenant_pool(config, tenant, &pools, problems);
+    }
+}
+
+/// Checks the pool of a tenant; `all` are the names of all pools.
+fn check_tenant_pool(
+    config: &Config,
+    tenant: &TenantSettings,
+    all: &BTreeSet<&str>,
+    problems: &mut Vec<String>,
+) {
+    let name = &tenant.name;
+    if !all.contains(tenant.pool()) {
+        let hint = hint(tenant.pool(), all.iter().copied(), "pools");
+        problems.push(format!("tenant.{name}.pool: there is no pool `{}`; {hint}", tenant.pool()));
+    }
+    let is_configured = config.pools.iter().any(|pool| pool.name == tenant.pool());
+    let is_made = !is_configured && tenant.pool.is_empty();
+    for (key, is_set) in [("limit", tenant.limit != Auto::Auto), ("reserve", tenant.reserve.as_u64() > 0)] {
+        if is_set && !is_made {
+            problems.push(format!(
+                "tenant.{name}.{key}: its pool is not made for it; set pool.{}.{key} instead",
+                tenant.pool()
+            ));
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Admin, Config, ListenerConfig};
+use super::Config;
 
 /// Why a section with `tls_certificate` alone is refused.
 pub const NO_TLS_KEY: &str = "there is a certificate without its key; name the key's file";
@@ -30,7 +30,7 @@ pub struct TlsSettings {
 /// Makes the settings of a section from its `tls_` keys; `None` if it has no certificate.
 macro_rules! tls_settings {
     ($section:expr) => {
-        (!$section.tls_certificate.as_os_str().is_empty()).then(|| TlsSettings {
+        (!$section.tls_certificate.as_os_str().is_empty()).then(|| $crate::TlsSettings {
             certificate: $section.tls_certificate.clone(),
             key: $section.tls_key.clone(),
             client_ca: $section.tls_client_ca.clone(),
@@ -38,20 +38,6 @@ macro_rules! tls_settings {
             min_version: $section.tls_min_version,
         })
     };
-}
-
-impl ListenerConfig {
-    /// How it speaks TLS, if it does.
-    pub fn tls(&self) -> Option<TlsSettings> {
-        tls_settings!(self)
-    }
-}
-
-impl Admin {
-    /// How it speaks TLS, if it does.
-    pub fn tls(&self) -> Option<TlsSettings> {
-        tls_settings!(self)
-    }
 }
 
 /// Reports for each section whose `tls_` keys are incomplete which ones are missing.

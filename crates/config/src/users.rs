@@ -1,12 +1,14 @@
 //! Users: the names that clients authenticate with, and what each may do.
 
-use protocol::resp::commands::{Category, SPECS};
+use std::collections::HashSet;
 use std::fmt;
 
+use protocol::resp::commands::{Category, SPECS};
 use serde::{Deserialize, Serialize};
 
-use super::{Auto, Config, ListenerConfig};
-use crate::acl::{Password, Rules, hidden};
+use super::Config;
+use super::error::hint;
+use crate::acl::{DEFAULT_USER, Password, Rules, hidden};
 
 /// The text shown in place of a secret.
 pub(super) const HIDDEN: &str = "(hidden)";
@@ -26,31 +28,29 @@ impl fmt::Debug for Secret {
 const NO_PASSWORD: &str = "password_hash: it has none; make one with `millpond hash-password`, or set rules = \"nopass …\" \
                            if everybody may be this user";
 
-/// A user that clients can authenticate as.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct UserSettings {
-    /// The user's name in `AUTH`.
-    pub name: String,
-    /// `sha256:` and the digest of its password; empty: `rules` has its passwords.
-    pub password_hash: Secret,
-    /// The user's tenant. Empty: its listener's.
-    pub tenant: String,
-    /// Other tenants to which the user may switch by `SELECT`; `*` = all.
-    pub tenants: Vec<String>,
-    /// The user's permissions, as rules of Redis's ACLs; `on` is implied.
-    pub rules: Secret,
-}
+settings! {
+    /// A user that clients can authenticate as.
+    pub struct UserSettings in "user." {
+        /// The user's name in AUTH (docs/security.md). Without any `[[user]]` every client may do
+        /// everything. With users, an unauthenticated client may do what "default" may, and nothing
+        /// if there is no such user.
+        online name: String = String::new();
 
-impl Default for UserSettings {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            password_hash: Secret::default(),
-            tenant: String::new(),
-            tenants: Vec::new(),
-            rules: Secret("allkeys allcommands".to_owned()),
-        }
+        /// "sha256:" and the SHA-256 of its password, as `millpond hash-password` prints it. Empty:
+        /// `rules` sets its passwords.
+        online password_hash: Secret = Secret::default();
+
+        /// Its tenant, whatever the listener. Not for a "default" without a password: such a client
+        /// has its listener's tenant. Empty: the listener's.
+        online tenant: String = String::new();
+
+        /// Other tenants that it may select by SELECT; "*" is all. Empty: those of the listener, if
+        /// the user has no tenant either.
+        online tenants: Vec<String> = Vec::new();
+
+        /// Its permissions, in the syntax of Redis's ACLs; docs/security.md gives their meaning for
+        /// memcached's commands. Shown without passwords.
+        online rules: Secret = Secret("allkeys allcommands".to_owned());
     }
 }
 
@@ -124,12 +124,40 @@ impl Config {
     pub(crate) fn needs_users(&self) -> bool {
         !self.users.is_empty() && !self.users.iter().any(UserSettings::is_open)
     }
+}
 
-    /// Returns whether a client of that listener must authenticate before it may do anything.
-    pub fn needs_users_at(&self, listener: &ListenerConfig) -> bool {
-        match listener.auth {
-            Auto::Auto => self.needs_users(),
-            Auto::Set(is_asked) => is_asked && !self.users.is_empty(),
+/// Reports users that cannot work together with the other settings.
+pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
+    let mut names = HashSet::new();
+    let is_tenant = |name: &str| config.tenants.iter().any(|known| known.name == name);
+    let known = || config.tenants.iter().map(|known| known.name.as_str());
+    for user in &config.users {
+        let UserSettings { name, tenant, tenants, .. } = user;
+        if name.is_empty() || name.len() > 64 || name.contains(char::is_whitespace) {
+            problems.push(format!("user.name: `{name}` is not 1 to 64 bytes without spaces"));
+        }
+        if !names.insert(name) {
+            problems.push(format!("user.name: two users are called `{name}`; give each its own name"));
+        }
+        let of_rules = user.rules().err().unwrap_or_default();
+        problems.extend(of_rules.iter().map(|problem| format!("user.{name}.{problem}")));
+        if !tenant.is_empty() && !is_tenant(tenant) {
+            problems.push(format!(
+                "user.{name}.tenant: there is no tenant `{tenant}`; {}",
+                hint(tenant, known(), "tenants")
+            ));
+        }
+        if name == DEFAULT_USER && !tenant.is_empty() && user.is_open() {
+            problems.push(format!(
+                "user.{name}.tenant: who authenticates as nobody is its listener's tenant; set listener.NAME.tenant = \
+                 \"{tenant}\" instead, or give `{name}` a password"
+            ));
+        }
+        for other in tenants.iter().filter(|other| *other != "*" && !is_tenant(other)) {
+            problems.push(format!(
+                "user.{name}.tenants: there is no tenant `{other}`; {}",
+                hint(other, known(), "tenants")
+            ));
         }
     }
 }

@@ -5,8 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use base::ByteSize;
 use serde::de::{IntoDeserializer, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// The largest item that the engine can hold: one slab.
+pub(super) const MAX_ITEM: ByteSize = ByteSize::mib(4);
 
 /// A setting that may be left to the server by writing `"auto"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -352,5 +356,17 @@ choices! {
         ResidentMemory = "resident-memory",
         /// The memory available to this process's cgroup and those above it, and memory pressure.
         Cgroup = "cgroup",
+    }
+}
+
+impl Address {
+    /// Returns why the address, which other machines can reach, is refused as the value of a
+    /// setting.
+    pub fn remote_problem(&self, setting: &str) -> String {
+        format!(
+            "{setting}: {self} can be reached from other machines, and no authentication is required: whoever connects can \
+             read, write and flush. Use a loopback address or a unix socket, add [[user]] with a password for listeners, or set \
+             allow_remote = true if the network is trusted"
+        )
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use config::Config;
+use config::MIN_TOKEN_BYTES;
 use config::acl::Password;
-use config::check::MIN_TOKEN_BYTES;
 use http::{HeaderMap, header};
 
 /// The tokens of operators, and the host names by which the server may be addressed.

@@ -126,7 +126,7 @@ impl<'c> Commands<'_, 'c> {
             }
             let path = self.own_name(&name).unwrap_or_else(|| name.clone());
             if config::keys::find(&path).is_none() {
-                let names = config::keys::KEYS.iter().map(|key| key.path);
+                let names = config::keys::all().map(|key| key.path);
                 let known = names.chain(ALIASES.iter().map(|(alias, _)| *alias));
                 let near = base::suggest::nearest(&name, known);
                 let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();

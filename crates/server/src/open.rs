@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use config::{Address, Auto, Config, Error, ErrorKind, ListenerConfig, check};
+use config::{Address, Auto, Config, Error, ErrorKind, ListenerConfig};
 use frontend::access::Access;
 use frontend::{files, tls};
 
@@ -121,7 +121,7 @@ fn listen_for_operators(config: &Config, activated: &mut Activated) -> Result<Op
 fn take_over(socket: OwnedFd, config: &Config, settings: &ListenerConfig) -> Result<Arc<Listener>, Error> {
     let listener = Listener::take_over(socket)?;
     if listener.address().is_remote() && !config.allow_remote && !config.needs_users_at(settings) {
-        let problem = check::remote("a socket that was handed over", listener.address());
+        let problem = listener.address().remote_problem("a socket that was handed over");
         return Err(Error::new(ErrorKind::Config, problem));
     }
     Ok(Arc::new(listener))

@@ -1,0 +1,176 @@
+//! The declaration of a setting: name, type, default, bounds, help, and whether it changes while
+//! serving, each stated once.
+//!
+//! `settings!` makes from the rows of a section its structure, its defaults, its checks of bounds,
+//! and its [`Key`]s, from which the example file and the table of docs/configuration.md are made.
+
+use std::fmt::Display;
+use std::ops::{Bound, RangeBounds};
+
+use base::ByteSize;
+use toml::Value;
+
+use super::Auto;
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its dotted name; entries of `[[listener]]`, `[[pool]]` and `[[tenant]]` are named as if they
+    /// were tables.
+    pub path: &'static str,
+    /// True if SIGHUP applies a new value; otherwise it needs a restart.
+    pub online: bool,
+    /// The lines of its doc comment.
+    pub(crate) doc: &'static [&'static str],
+    /// Its bounds as a sentence; empty if it has none.
+    pub(crate) bounds: fn() -> String,
+    /// Its default.
+    pub(crate) default: fn() -> Value,
+}
+
+impl Key {
+    /// The effect of the setting, with its unit and its bounds.
+    pub fn help(&self) -> String {
+        let mut words: Vec<&str> = self.doc.iter().flat_map(|line| line.split_whitespace()).collect();
+        let bounds = (self.bounds)();
+        words.extend(bounds.split_whitespace());
+        words.join(" ")
+    }
+
+    /// Returns whether the setting may be left to the server by writing `"auto"`.
+    pub(crate) fn can_be_auto(&self) -> bool {
+        self.doc.iter().any(|line| line.contains("\"auto\""))
+    }
+}
+
+/// A setting that may have bounds.
+pub(crate) trait Bounded {
+    /// The type of the bounds.
+    type Number: PartialOrd + Display;
+
+    /// The value that the bounds hold for, if it is not left to the server.
+    fn number(&self) -> Option<&Self::Number>;
+}
+
+macro_rules! bounded {
+    ($($number:ty),+) => {
+        $(impl Bounded for $number {
+            type Number = Self;
+
+            fn number(&self) -> Option<&Self> {
+                Some(self)
+            }
+        })+
+    };
+}
+
+bounded!(u32, i64, usize, ByteSize);
+
+impl<T: Bounded> Bounded for Auto<T> {
+    type Number = T::Number;
+
+    fn number(&self) -> Option<&T::Number> {
+        match self {
+            Self::Auto => None,
+            Self::Set(value) => value.number(),
+        }
+    }
+}
+
+/// Returns what is wrong with a value that is outside of its bounds.
+pub(crate) fn outside<T: Bounded>(value: &T, bounds: &impl RangeBounds<T::Number>) -> Option<String> {
+    let number = value.number().filter(|number| !bounds.contains(number))?;
+    Some(match (bounds.start_bound(), bounds.end_bound()) {
+        (Bound::Included(least), Bound::Included(most)) => {
+            format!("{number} is not between {least} and {most}")
+        }
+        (Bound::Included(least), _) => format!("{number} is too small; give at least {least}"),
+        (_, most) => format!("{number} is too much; give at most {}", shown(most)),
+    })
+}
+
+/// Returns bounds as a sentence.
+pub(crate) fn sentence<N: Display>(bounds: &impl RangeBounds<N>) -> String {
+    match (bounds.start_bound(), bounds.end_bound()) {
+        (Bound::Included(least), Bound::Included(most)) => format!("From {least} to {most}."),
+        (Bound::Included(least), _) => format!("At least {least}."),
+        (_, most) => format!("At most {}.", shown(most)),
+    }
+}
+
+fn shown<N: Display>(bound: Bound<&N>) -> String {
+    match bound {
+        Bound::Included(number) | Bound::Excluded(number) => number.to_string(),
+        Bound::Unbounded => String::new(),
+    }
+}
+
+/// Declares a section and its settings.
+///
+/// A row is `MODE NAME: TYPE = DEFAULT, in BOUNDS;` after its help as a doc comment. MODE is
+/// `online` if SIGHUP applies a new value, else `restart`; bounds, if there are any, are a range.
+macro_rules! settings {
+    (
+        $(#[$attribute:meta])*
+        pub struct $name:ident in $prefix:literal {
+            $(
+                $(#[doc = $help:literal])+
+                $mode:ident $field:ident: $type:ty = $default:expr $(, in $bounds:expr)?;
+            )+
+        }
+        $(and sections {
+            $(
+                $(#[$of_section:meta])+
+                $section:ident: $section_type:ty = $section_default:expr;
+            )+
+        })?
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Debug, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name {
+            $($(#[doc = $help])+ pub $field: $type,)+
+            $($($(#[$of_section])+ pub $section: $section_type,)+)?
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self {
+                    $($field: $default,)+
+                    $($($section: $section_default,)+)?
+                }
+            }
+        }
+
+        impl $name {
+            /// The settings, in the order of the example file.
+            pub(crate) const KEYS: &'static [$crate::settings::Key] = &[$(
+                $crate::settings::Key {
+                    path: concat!($prefix, stringify!($field)),
+                    online: settings!(@online $mode),
+                    doc: &[$($help),+],
+                    bounds: || settings!(@sentence $($bounds)?),
+                    default: || {
+                        let default: $type = $default;
+                        ::toml::Value::try_from(default).expect("a default can be written")
+                    },
+                },
+            )+];
+
+            /// Reports each setting outside of its bounds; `section` is what the settings' names
+            /// begin with.
+            #[allow(unused_variables, clippy::ptr_arg, clippy::unused_self)]
+            pub(crate) fn check_bounds(&self, section: &str, problems: &mut Vec<String>) {
+                $($(
+                    if let Some(problem) = $crate::settings::outside(&self.$field, &($bounds)) {
+                        problems.push(format!("{section}{}: {problem}", stringify!($field)));
+                    }
+                )?)+
+            }
+        }
+    };
+    (@online online) => { true };
+    (@online restart) => { false };
+    (@sentence) => { String::new() };
+    (@sentence $bounds:expr) => { $crate::settings::sentence(&($bounds)) };
+}
