@@ -84,17 +84,6 @@ fn moved_tenants(old: &Config, new: &Config) -> Vec<String> {
     new.tenants.iter().filter(is_moved).map(|tenant| format!("tenant.{}.pool", tenant.name)).collect()
 }
 
-/// Takes over the settings of TLS from one section to another of its kind.
-macro_rules! copy_tls {
-    ($from:expr => $to:expr) => {
-        $to.tls_certificate.clone_from(&$from.tls_certificate);
-        $to.tls_key.clone_from(&$from.tls_key);
-        $to.tls_client_ca.clone_from(&$from.tls_client_ca);
-        $to.tls_client_auth = $from.tls_client_auth;
-        $to.tls_min_version = $from.tls_min_version;
-    };
-}
-
 /// Returns whether a setting is a password, a token, or the digest of one.
 fn is_secret(path: &str) -> bool {
     path.contains("password") || path == "admin.token"
@@ -120,22 +109,23 @@ fn shown(path: &str, value: Option<String>) -> String {
 /// `old` with those settings of `new` that change while serving.
 pub fn with_online(old: &Config, new: &Config) -> Config {
     let mut merged = old.clone();
-    merged.memory = new.memory;
-    merged.busy_poll_micros = new.busy_poll_micros;
-    merged.limits = new.limits.clone();
-    merged.log = new.log.clone();
-    merged.watch = new.watch.clone();
-    merged.monitor = new.monitor.clone();
-    merged.telemetry = new.telemetry.clone();
+    merged.take_online(new);
+    merged.limits.take_online(&new.limits);
+    merged.admin.take_online(&new.admin);
+    merged.watch.take_online(&new.watch);
+    merged.monitor.take_online(&new.monitor);
+    merged.telemetry.take_online(&new.telemetry);
+    merged.log.take_online(&new.log);
     for listener in &mut merged.listeners {
         if let Some(changed) = new.listeners.iter().find(|other| other.name == listener.name) {
-            copy_tls!(changed => listener);
+            listener.take_online(changed);
         }
     }
-    copy_tls!(new.admin => merged.admin);
-    merged.admin.hosts.clone_from(&new.admin.hosts);
-    merged.admin.token.clone_from(&new.admin.token);
-    merged.admin.tokens_file.clone_from(&new.admin.tokens_file);
+    for pool in &mut merged.pools {
+        if let Some(changed) = new.pools.iter().find(|other| other.name == pool.name) {
+            pool.take_online(changed);
+        }
+    }
     merged.users = new.users.clone();
     merged.tenants = new.tenants.clone();
     let present = old.all_tenants();
@@ -143,15 +133,6 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
         // The place of the items stays for as long as the tenant does.
         if let Some(present) = present.iter().find(|other| other.name == tenant.name) {
             tenant.pool.clone_from(&present.pool);
-        }
-    }
-    for pool in &mut merged.pools {
-        if let Some(changed) = new.pools.iter().find(|other| other.name == pool.name) {
-            pool.limit = changed.limit;
-            pool.reserve = changed.reserve;
-            pool.policy = changed.policy;
-            pool.rebalance.clone_from(&changed.rebalance);
-            pool.classes = changed.classes;
         }
     }
     merged

@@ -167,8 +167,16 @@ macro_rules! settings {
                     }
                 )?)+
             }
+
+            /// Takes over the settings of `new` that change while serving.
+            #[allow(unused_variables, dead_code)]
+            pub(crate) fn take_online(&mut self, new: &Self) {
+                $(settings!(@take $mode self.$field, new.$field);)+
+            }
         }
     };
+    (@take online $to:expr, $from:expr) => { $to.clone_from(&$from) };
+    (@take restart $to:expr, $from:expr) => {};
     (@online online) => { true };
     (@online restart) => { false };
     (@sentence) => { String::new() };
