@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use super::users::Secret;
 use super::values::{self, Address, Auto};
-use super::{ClientAuth, Config, TlsSettings, TlsVersion};
+use super::{ClientAuth, Config};
 
 /// The fewest bytes of a token: fewer can be guessed.
 pub const MIN_TOKEN_BYTES: usize = 16;
 
 settings! {
     /// The HTTP server for operators: metrics, health, statistics and changes.
-    pub struct Admin in "admin." {
+    pub struct Admin in "admin." and tls {
         /// Starts the HTTP server with /metrics, /healthz, /stats.json, /hotkeys.json and
         /// /curves.json.
         restart enabled: bool = true;
@@ -32,25 +32,6 @@ settings! {
 
         /// A file with further tokens, one per line, # before comments; read again on SIGHUP.
         online tokens_file: PathBuf = PathBuf::new();
-
-        /// For TLS: a PEM file with the server's certificate and its chain. SIGHUP reads it, and
-        /// the files below, again; open connections are kept, and new ones get the new certificate
-        /// (docs/tls.md). Empty: no TLS.
-        online tls_certificate: PathBuf = PathBuf::new();
-
-        /// A PEM file with the certificate's private key.
-        online tls_key: PathBuf = PathBuf::new();
-
-        /// For mutual TLS: a PEM file with the roots of clients' certificates. Empty: clients are
-        /// not asked for one.
-        online tls_client_ca: PathBuf = PathBuf::new();
-
-        /// Demands a certificate of clients that are asked for one ("required"), or not
-        /// ("optional").
-        online tls_client_auth: ClientAuth = ClientAuth::Required;
-
-        /// The oldest accepted version of TLS: "1.2" or "1.3".
-        online tls_min_version: TlsVersion = TlsVersion::V1_2;
     }
 }
 
@@ -58,11 +39,6 @@ impl Admin {
     /// Returns the address it listens on.
     pub fn address(&self) -> Address {
         self.address.or(|| Address::loopback(values::ADMIN_PORT))
-    }
-
-    /// How it speaks TLS, if it does.
-    pub fn tls(&self) -> Option<TlsSettings> {
-        tls_settings!(self)
     }
 }
 

@@ -127,12 +127,13 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
         }
     }
     merged.users = new.users.clone();
-    merged.tenants = new.tenants.clone();
+    merged.tenants.clone_from(&new.tenants);
     let present = old.all_tenants();
     for tenant in &mut merged.tenants {
         // The place of the items stays for as long as the tenant does.
         if let Some(present) = present.iter().find(|other| other.name == tenant.name) {
-            tenant.pool.clone_from(&present.pool);
+            let changed = std::mem::replace(tenant, present.clone());
+            tenant.take_online(&changed);
         }
     }
     merged

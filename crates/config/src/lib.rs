@@ -21,8 +21,6 @@
 mod settings;
 #[macro_use]
 mod values;
-#[macro_use]
-mod tls;
 
 pub mod acl;
 mod admin;
@@ -43,6 +41,7 @@ mod read;
 pub mod rewrite;
 mod telemetry;
 mod tenants;
+mod tls;
 mod users;
 mod watch;
 

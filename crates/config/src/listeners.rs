@@ -1,15 +1,14 @@
 //! Listeners: the addresses to which clients connect.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 
 use super::error::hint;
 use super::values::{self, Address, Auto, FileMode, Protocol};
-use super::{ClientAuth, Config, TlsSettings, TlsVersion, UserSettings};
+use super::{Config, UserSettings};
 
 settings! {
     /// An address to which clients connect, and the tenant of those clients.
-    pub struct ListenerConfig in "listener." {
+    pub struct ListenerConfig in "listener." and tls {
         /// The listener's name in logs and metrics.
         restart name: String = "main".to_owned();
 
@@ -48,25 +47,6 @@ settings! {
         /// Starts the server without this listener, with a warning, if another program has its
         /// address; at least one listener must remain. The two default listeners are optional.
         restart optional: bool = false;
-
-        /// For TLS: a PEM file with the server's certificate and its chain. SIGHUP reads it, and
-        /// the files below, again; open connections are kept, and new ones get the new certificate
-        /// (docs/tls.md). Empty: no TLS.
-        online tls_certificate: PathBuf = PathBuf::new();
-
-        /// A PEM file with the certificate's private key.
-        online tls_key: PathBuf = PathBuf::new();
-
-        /// For mutual TLS: a PEM file with the roots of clients' certificates. Empty: clients are
-        /// not asked for one.
-        online tls_client_ca: PathBuf = PathBuf::new();
-
-        /// Demands a certificate of clients that are asked for one ("required"), or not
-        /// ("optional").
-        online tls_client_auth: ClientAuth = ClientAuth::Required;
-
-        /// The oldest accepted version of TLS: "1.2" or "1.3".
-        online tls_min_version: TlsVersion = TlsVersion::V1_2;
     }
 }
 
@@ -86,11 +66,6 @@ impl ListenerConfig {
     /// The name of the tenant that its clients are.
     pub fn tenant(&self) -> &str {
         if self.tenant.is_empty() { &self.pool } else { &self.tenant }
-    }
-
-    /// How it speaks TLS, if it does.
-    pub fn tls(&self) -> Option<TlsSettings> {
-        tls_settings!(self)
     }
 }
 

@@ -39,7 +39,7 @@ impl Key {
 
     /// Returns whether the setting may be left to the server by writing `"auto"`.
     pub(crate) fn can_be_auto(&self) -> bool {
-        self.doc.iter().any(|line| line.contains("\"auto\""))
+        (self.default)().as_str() == Some("auto")
     }
 }
 
@@ -108,7 +108,8 @@ fn shown<N: Display>(bound: Bound<&N>) -> String {
 /// Declares a section and its settings.
 ///
 /// A row is `MODE NAME: TYPE = DEFAULT, in BOUNDS;` after its help as a doc comment. MODE is
-/// `online` if SIGHUP applies a new value, else `restart`; bounds, if there are any, are a range.
+/// `online` if SIGHUP applies a new value, else `restart`; bounds, if there are any, are a range. A
+/// section `and tls` has the settings of TLS after its own.
 macro_rules! settings {
     (
         $(#[$attribute:meta])*
@@ -172,6 +173,50 @@ macro_rules! settings {
             #[allow(unused_variables, dead_code)]
             pub(crate) fn take_online(&mut self, new: &Self) {
                 $(settings!(@take $mode self.$field, new.$field);)+
+            }
+        }
+    };
+    // A section that can speak TLS.
+    (
+        $(#[$attribute:meta])*
+        pub struct $name:ident in $prefix:literal and tls { $($row:tt)* }
+    ) => {
+        settings! {
+            $(#[$attribute])*
+            pub struct $name in $prefix {
+                $($row)*
+
+                /// For TLS: a PEM file with the server's certificate and its chain. SIGHUP reads
+                /// it, and the files below, again; open connections are kept, and new ones get the
+                /// new certificate (docs/tls.md). Empty: no TLS.
+                online tls_certificate: ::std::path::PathBuf = ::std::path::PathBuf::new();
+
+                /// A PEM file with the certificate's private key.
+                online tls_key: ::std::path::PathBuf = ::std::path::PathBuf::new();
+
+                /// For mutual TLS: a PEM file with the roots of clients' certificates. Empty:
+                /// clients are not asked for one.
+                online tls_client_ca: ::std::path::PathBuf = ::std::path::PathBuf::new();
+
+                /// Demands a certificate of clients that are asked for one ("required"), or not
+                /// ("optional").
+                online tls_client_auth: $crate::ClientAuth = $crate::ClientAuth::Required;
+
+                /// The oldest accepted version of TLS: "1.2" or "1.3".
+                online tls_min_version: $crate::TlsVersion = $crate::TlsVersion::V1_2;
+            }
+        }
+
+        impl $name {
+            /// How it speaks TLS, if it does.
+            pub fn tls(&self) -> Option<$crate::TlsSettings> {
+                (!self.tls_certificate.as_os_str().is_empty()).then(|| $crate::TlsSettings {
+                    certificate: self.tls_certificate.clone(),
+                    key: self.tls_key.clone(),
+                    client_ca: self.tls_client_ca.clone(),
+                    client_auth: self.tls_client_auth,
+                    min_version: self.tls_min_version,
+                })
             }
         }
     };

@@ -152,6 +152,18 @@ fn wrong_values_are_refused_by_name() {
 }
 
 #[test]
+fn values_outside_of_their_bounds_are_refused() {
+    for (text, problem) in [
+        ("threads = 1025", "threads: 1025 is not between 1 and 1024"),
+        ("[watch]\nhot_keys = 1025", "watch.hot_keys: 1025 is too much; give at most 1024"),
+        ("[watch]\ncurve_one_in = 0", "watch.curve_one_in: 0 is too small; give at least 1"),
+    ] {
+        let error = refusal(text);
+        assert!(error.contains(problem), "{text:?} gave {error:?}");
+    }
+}
+
+#[test]
 fn environment_goes_over_the_file_and_flags_over_both() {
     let file = "memory = \"64MiB\"\n[limits]\nmax_connections = 1\nidle_timeout_secs = 1\n";
     let environment = [

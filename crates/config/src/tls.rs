@@ -27,19 +27,6 @@ pub struct TlsSettings {
     pub min_version: TlsVersion,
 }
 
-/// Makes the settings of a section from its `tls_` keys; `None` if it has no certificate.
-macro_rules! tls_settings {
-    ($section:expr) => {
-        (!$section.tls_certificate.as_os_str().is_empty()).then(|| $crate::TlsSettings {
-            certificate: $section.tls_certificate.clone(),
-            key: $section.tls_key.clone(),
-            client_ca: $section.tls_client_ca.clone(),
-            client_auth: $section.tls_client_auth,
-            min_version: $section.tls_min_version,
-        })
-    };
-}
-
 /// Reports for each section whose `tls_` keys are incomplete which ones are missing.
 pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
     let mut section = |name: &str, certificate: &PathBuf, key: &PathBuf, client_ca: &PathBuf| {
