@@ -7,7 +7,8 @@
 //! satisfies the quadrangle inequality ((Wⱼ′ − Wⱼ)(uᵢ − uᵢ′) ≤ 0), even if steps that are too large
 //! cost infinity. So the best j grows with i, and a layer is found by halving: n log n instead of
 //! n² (Knuth; Galil and Park, "Dynamic programming with convexity, concavity and sparsity", TCS
-//! 1992). For 48 classes of 1,440 sizes that is a few milliseconds.
+//! 1992). For 48 classes of 1,440 sizes that is a few milliseconds, and less if the pool is so
+//! small that fewer classes earn their price.
 
 use super::Range;
 use super::histogram::{SizeHistogram, chunk_share, useful_sizes};
@@ -92,12 +93,16 @@ impl Programme {
             let before = layers.last()?;
             let mut layer = Layer { cost: before.cost.clone(), below: vec![NONE; last + 1] };
             self.halve(before, &mut layer, &from, (1, last), (0, last));
+            let saved = before.cost[last] - layer.cost[last];
             layers.push(layer);
+            // The savings of each further class fall with the number of classes.
+            if saved < least.bytes {
+                break;
+            }
         }
         let costs: Vec<f64> = layers.iter().map(|layer| layer.cost[last]).collect();
         let best = costs.last().copied().filter(|cost| cost.is_finite())?;
         let earning = least.bytes.max(least.share * best);
-        // The savings of each further class fall with the number of classes.
         let with_price = |k: usize| costs[k] + earning * k as f64;
         let chosen = (0..costs.len()).reduce(|a, b| if with_price(b) < with_price(a) { b } else { a })?;
         Some(self.sizes_of(&layers[..=chosen], last))

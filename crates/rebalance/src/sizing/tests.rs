@@ -51,6 +51,27 @@ proptest! {
     }
 
     #[test]
+    fn no_other_number_of_classes_is_worth_more(
+        seen in prop::collection::vec((0_u32..5 << 20, 1_u64..1_000), 0..40),
+        min_bytes in 4_000_u32..1 << 20,
+        most_classes in 1_usize..16,
+        step in 1.1_f64..4.0,
+        price in 0.0_f64..1e8,
+    ) {
+        let range = Range { min_bytes, max_bytes: SLAB_BYTES as u32, most_classes };
+        let mut items = SizeHistogram::new();
+        seen.iter().for_each(|(bytes, count)| items.add(*bytes, *count));
+        let programme = Programme::new(&items, &range);
+        let solve = |most, bytes| programme.solve(most, step, &Earning { share: 0.0, bytes });
+        let priced = |sizes: &[u32]| items.slack(sizes).bytes() + price * sizes.len() as f64;
+        let best = (1..=most_classes).filter_map(|most| solve(most, 0.0)).map(|sizes| priced(&sizes));
+        match (solve(most_classes, price).map(|sizes| priced(&sizes)), best.reduce(f64::min)) {
+            (Some(found), Some(best)) => prop_assert!(found <= best * (1.0 + 1e-9) + 1e-3, "{found} is not {best}"),
+            (found, best) => prop_assert_eq!(found, best),
+        }
+    }
+
+    #[test]
     fn any_choice_holds_what_may_come(
         seen in prop::collection::vec((0_u32..5 << 20, 1_u64..100_000), 0..60),
         most_classes in 1_usize..=255,
