@@ -23,6 +23,7 @@ use crate::class::{ALLOCATION_FAILURES, ALLOCATIONS, Class};
 use crate::config::ItemOptions;
 use crate::error::{Error, ErrorKind};
 use crate::handle::WriteHandle;
+use crate::long_lock::{Alone, SEARCHES};
 use crate::pool::Pool;
 use crate::pools::PoolId;
 use crate::rebalance::step_for;
@@ -35,6 +36,8 @@ use crate::watch::{EventKind, EventResult, Timed, Wanted};
 /// very thread holds, so it does not wait for as long as they need.
 const MOST_ROUNDS: u32 = 8;
 const PATIENCE: Duration = Duration::from_millis(20);
+/// Longest time that an allocation waits for those that look before it, in all.
+const TURN: Duration = Duration::from_millis(200);
 /// The part of the limit that classes take at most, besides their chunks, before items are put into
 /// larger chunks instead.
 const MOST_OF_CLASSES: u64 = 4;
@@ -194,17 +197,18 @@ impl Core {
     /// [`Self::take_chunk`] for a class that had none at once.
     #[cold]
     fn take_chunk_elsewhere(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<ItemPtr, Error> {
+        let mut turn = TURN;
         for round in 0..MOST_ROUNDS {
-            let before = (pool.slabs_moved.load(Ordering::Relaxed), pool.slab_bytes());
-            if let Some(ptr) = self.try_take_chunk(pool, sizes, place) {
+            let before = pool.holding();
+            if let Some(ptr) = self.take_chunk_in_turn(pool, sizes, place, &mut turn) {
                 return Ok(ptr);
             }
-            let is_over = pool.resizing.try_lock_for(PATIENCE).is_some();
+            pool.wait_for_resizing(before, PATIENCE);
             let is_given = self.wait_for_giver(pool, PATIENCE);
             // What others took for the pool, others again may have used.
-            let has_moved =
-                round == 0 || (pool.slabs_moved.load(Ordering::Relaxed), pool.slab_bytes()) != before;
-            if !(is_given || is_over && has_moved) {
+            let has_moved = round == 0 || pool.holding() != before;
+            let is_late = round > 0 && turn.is_zero();
+            if is_late || !is_given && !has_moved {
                 break;
             }
         }
@@ -218,6 +222,21 @@ impl Core {
             class.counters.add(ALLOCATION_FAILURES, 1);
         }
         Err(no_chunk(pool, sizes, place))
+    }
+
+    /// [`Self::try_take_chunk`], by one thread at a time in a pool: others would be in its way, and
+    /// what it gets may serve them as well. Waits for that for `turn` at most, from which the wait
+    /// is subtracted, and then looks although another thread does.
+    fn take_chunk_in_turn(
+        &self,
+        pool: &Pool,
+        sizes: &Sizes,
+        place: usize,
+        turn: &mut Duration,
+    ) -> Option<ItemPtr> {
+        let alone = Alone::enter(&SEARCHES);
+        let _turn = alone.as_ref().and_then(|_| pool.searching.lock_spending(turn));
+        self.try_take_chunk(pool, sizes, place)
     }
 
     /// The place of the class to allocate from. A class that is not there yet takes memory besides
@@ -351,3 +370,6 @@ fn no_chunk(pool: &Pool, sizes: &Sizes, place: usize) -> Error {
         format!("pool `{}` has no chunk of {} bytes and nothing to evict", pool.name, sizes.sizes()[place]);
     Error::new(ErrorKind::OutOfMemory, context)
 }
+
+#[cfg(test)]
+mod tests;

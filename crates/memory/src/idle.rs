@@ -107,7 +107,7 @@ impl Core {
         if !self.wait_for_retired_classes() {
             return false;
         }
-        let Some(_resizing) = pool.resizing.try_lock_for(PATIENCE) else { return false };
+        let Some(_resizing) = pool.resizing.try_lock_within(PATIENCE) else { return false };
         let mut classes: Vec<(u64, &Class)> =
             pool.used_classes().map(|(_, class)| (class.inner.lock().chunks.bytes(), class)).collect();
         classes.sort_by_key(|(bytes, _)| *bytes);

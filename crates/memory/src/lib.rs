@@ -8,11 +8,13 @@
 //! - [`stores`]: memory that is charged to a cache but is not in slabs.
 //!
 //! Locks, in the order in which they may be taken: a stripe of the structured items, with none of
-//! the others below it; the names of pools, what is watched, the optimizer, a pool's `resizing`, a
-//! magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`; then that of a
-//! chain; a magazine, a pass over a class's retire list, its lists, and with those nothing else;
-//! under any of the others, the event buffer or a pool's hot keys. None is held while user code
-//! runs, but for [`Lifecycle::may_evict`], and handles may be dropped anywhere.
+//! the others below it; the names of pools, what is watched, the optimizer, a pool's `searching`,
+//! its `resizing`, a magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`;
+//! then that of a chain; a magazine, a pass over a class's retire list, its lists, and with those
+//! nothing else; under any of the others, the event buffer or a pool's hot keys. While user code
+//! runs, only these may be held: a class's `inner` ([`Lifecycle::may_evict`]); a pool's `searching`
+//! and `resizing`, and the lock of the search for room (the other methods of [`Lifecycle`]).
+//! Handles may be dropped anywhere.
 
 mod allocate;
 mod attach;
@@ -32,6 +34,7 @@ mod iterate;
 mod keyspace;
 mod large;
 mod life;
+mod long_lock;
 mod magazine;
 mod maintenance;
 mod owned;

@@ -14,6 +14,7 @@ use crate::chain::{LinkHandle, Links};
 use crate::class::{Class, EVICTIONS, EXPIRED, REMOVED, REPLACED};
 use crate::handle::{Found, View};
 use crate::large::Pieces;
+use crate::long_lock::{Alone, SEARCHES};
 
 /// The cause of an item's removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -174,8 +175,10 @@ impl Life {
 }
 
 /// Calls the embedder's own code, and returns its result; `None`: it has panicked. An item that is
-/// being ended must be ended all the same.
+/// being ended must be ended all the same. Allocations of that code wait for no turn: the thread
+/// may have the lock that those before them need.
 fn told<R>(call: impl FnOnce() -> R) -> Option<R> {
+    let _alone = Alone::enter(&SEARCHES);
     catch_unwind(AssertUnwindSafe(call)).ok()
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 use base::pin::Grace;
 use base::{ByteSize, Part};
@@ -13,6 +14,7 @@ use slab::{SizeClasses, SlabInfo};
 use crate::cache::Core;
 use crate::class::Class;
 use crate::life::Life;
+use crate::long_lock::LongLock;
 use crate::pools::PoolId;
 use crate::rebalance::step_for;
 use crate::sizes::{Classes, Sizes};
@@ -74,7 +76,9 @@ pub(crate) struct Pool {
     pub(crate) upkeep: Arc<Upkeep>,
     pub(crate) flushed: FlushWalk,
     /// Held while slabs are taken away from the pool's classes.
-    pub(crate) resizing: Mutex<()>,
+    pub(crate) resizing: LongLock,
+    /// Held while an allocation that found no chunk looks for one everywhere.
+    pub(crate) searching: LongLock,
     /// Number of slabs that allocations have moved between classes, and the bytes that had been
     /// inserted when the last one was.
     pub(crate) moves: Mutex<(u64, u64)>,
@@ -136,7 +140,8 @@ impl Pool {
             classes,
             upkeep,
             flushed: FlushWalk::default(),
-            resizing: Mutex::new(()),
+            resizing: LongLock::default(),
+            searching: LongLock::default(),
             moves: Mutex::new((0, 0)),
             rebalancer: Mutex::new(rebalancer),
             hooks: None,
@@ -150,6 +155,17 @@ impl Pool {
             is_leaving: AtomicBool::new(false),
             removal: Removal::default(),
         }
+    }
+
+    /// Number of slabs that were moved between its classes, and the bytes of those it has.
+    pub(crate) fn holding(&self) -> (u64, u64) {
+        (self.slabs_moved.load(Ordering::Relaxed), self.slab_bytes())
+    }
+
+    /// Waits until nobody takes slabs away from its classes, or it has other ones than `before`,
+    /// for as long as that at most.
+    pub(crate) fn wait_for_resizing(&self, before: (u64, u64), patience: Duration) {
+        self.resizing.wait_within(patience, || self.holding() != before);
     }
 
     /// Returns whether it is being removed.

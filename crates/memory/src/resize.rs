@@ -175,10 +175,10 @@ impl Core {
         let mut taking = Taking::new(Why::Limit, WAITS);
         while let Some(over) = pool.slab_bytes().checked_sub(pool.limit_bytes()).filter(|over| *over > 0) {
             let resizing = pool.resizing.lock();
-            // One run at a time, so that others that take memory from it get their turn.
+            // One run at a time, so that others that wait for the lock get their turn.
             let amount = Amount::about(over.min(SLAB_BYTES as u64));
             let taken = self.take_bytes(pool, None, 1, amount, &mut taking);
-            parking_lot::MutexGuard::unlock_fair(resizing);
+            drop(resizing);
             if taken.is_none() {
                 return Err(Error::new(
                     ErrorKind::OutOfMemory,
@@ -261,7 +261,7 @@ impl Core {
             over => over,
         };
         let amount = Amount { bytes: most_bytes.min(SLAB_BYTES as u64), most_bytes };
-        let resizing = pool.resizing.try_lock_for(PATIENCE);
+        let resizing = pool.resizing.lock_within(PATIENCE);
         let gives = resizing.is_some() && self.take_bytes(pool, None, 1, amount, taking).is_some();
         drop(resizing);
         self.note_whether_it_gives(pool, gives);

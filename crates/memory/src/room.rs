@@ -17,6 +17,7 @@ use std::time::Duration;
 use slab::run::UNIT_BYTES;
 
 use crate::cache::Core;
+use crate::long_lock::Alone;
 use crate::release::{Amount, Taking, Why};
 
 /// The part of the limit that is kept spare, and its bounds in bytes.
@@ -35,21 +36,6 @@ const PATIENCE: Duration = Duration::from_millis(20);
 thread_local! {
     /// True if this thread looks for room, in whichever cache.
     static LOOKS: Cell<bool> = const { Cell::new(false) };
-}
-
-/// That a thread looks for room, once.
-struct Alone;
-
-impl Alone {
-    fn enter() -> Option<Self> {
-        (!LOOKS.replace(true)).then_some(Self)
-    }
-}
-
-impl Drop for Alone {
-    fn drop(&mut self) {
-        LOOKS.set(false);
-    }
 }
 
 impl Core {
@@ -78,8 +64,7 @@ impl Core {
         if self.room.waits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, waits).is_ok() {
             return;
         }
-        // Hooks that are called meanwhile may allocate.
-        let Some(_alone) = Alone::enter() else { return };
+        let Some(_alone) = Alone::enter(&LOOKS) else { return };
         let Some(_looking) = self.room.looking.try_lock_for(PATIENCE) else { return };
         let (mut refused, mut has_vacant) = (HashSet::new(), self.arena.has_bare_units());
         self.retire_idle_classes();

@@ -343,9 +343,9 @@ impl Core {
     pub(crate) fn wait_for_giver(&self, pool: &Pool, patience: Duration) -> bool {
         let pools = self.pools.all();
         let Some(from) = self.givers(&pools, pool, pool.step_to_take()).next() else { return false };
-        let is_at_work = from.resizing.try_lock().is_none();
+        let is_at_work = from.resizing.is_in_use();
         if is_at_work {
-            drop(from.resizing.try_lock_for(patience));
+            from.wait_for_resizing(from.holding(), patience);
         }
         is_at_work
     }

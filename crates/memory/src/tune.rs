@@ -115,11 +115,16 @@ impl Cache {
         let core = self.core();
         let decision = {
             let pool = core.pool(pool)?;
-            let _resizing = pool.resizing.lock();
             let tuning = pool.tuner.lock().as_ref().map(|tuner| tuner.tuning.clone()).unwrap_or_default();
             let mut seen = SizeHistogram::new();
             core.look_at_sizes(&pool, &mut seen);
-            core.retune(&pool, &tuning, &seen)
+            // Others that take memory from the pool do not wait for the decision.
+            let present = pool.sizes().sizes().to_vec();
+            let decision = pool.decide(&tuning, &seen);
+            let _resizing = pool.resizing.lock();
+            let is_late = pool.sizes().sizes() != present;
+            let decision = if is_late { pool.decide(&tuning, &seen) } else { decision };
+            core.act_on(&pool, decision, &seen)
         };
         // What leaves is emptied once those who saw the old table have stopped, and this thread was
         // one of them.
@@ -186,6 +191,15 @@ impl Cache {
     }
 }
 
+impl Pool {
+    /// Decides whether its sizes should change, given items as `seen`.
+    fn decide(&self, tuning: &Tuning, seen: &SizeHistogram) -> Decision {
+        let mut range = self.range;
+        range.most_classes = tuning.most_classes.unwrap_or(range.most_classes).clamp(1, MOST_CLASSES);
+        tuning.decide(seen, self.sizes().sizes(), &range)
+    }
+}
+
 impl Core {
     /// Tunes the pool if its time has come. Returns the memory whose move would take about as long,
     /// in bytes.
@@ -203,16 +217,14 @@ impl Core {
         tuner.looked_at = now;
         tuner.seen.age();
         self.look_at_sizes(pool, &mut tuner.seen);
-        self.retune(pool, &tuner.tuning, &tuner.seen);
+        let decision = pool.decide(&tuner.tuning, &tuner.seen);
+        self.act_on(pool, decision, &tuner.seen);
         pool.slab_bytes().min(SLAB_BYTES as u64)
     }
 
-    /// Decides whether the pool's sizes should change, and changes them. The caller holds the
-    /// pool's `resizing`.
-    fn retune(&self, pool: &Pool, tuning: &Tuning, seen: &SizeHistogram) -> Decision {
-        let mut range = pool.range;
-        range.most_classes = tuning.most_classes.unwrap_or(range.most_classes).clamp(1, MOST_CLASSES);
-        let mut decision = tuning.decide(seen, pool.sizes().sizes(), &range);
+    /// Changes the sizes of the pool, which holds items as `seen`, if that was decided. The caller
+    /// holds the pool's `resizing`.
+    fn act_on(&self, pool: &Pool, mut decision: Decision, seen: &SizeHistogram) -> Decision {
         if decision.applies && !self.change_sizes(pool, &decision.sizes, seen) {
             decision.applies = false;
             decision.reason = "the classes of earlier sizes still hold too many of the 255 numbers".into();
@@ -342,7 +354,7 @@ impl Core {
             let resizing = pool.resizing.lock();
             let mut one_slab = SLAB_BYTES as u64;
             let left = self.empty_leaving(pool, &mut one_slab, taking);
-            parking_lot::MutexGuard::unlock_fair(resizing);
+            drop(resizing);
             if left == 0 || left >= before {
                 return left;
             }
