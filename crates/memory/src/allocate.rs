@@ -49,7 +49,9 @@ impl Cache {
     /// Takes a free chunk of the smallest class that fits; where there is none, a new slab while
     /// the pool's limit and the cache's memory allow, and then the place of an item that is
     /// evicted. Locks the class. A class that has no slab takes one from another; if a thread is
-    /// about that already, this one waits for it, for milliseconds.
+    /// about that already, this one waits for it, for milliseconds; beside hundreds of others
+    /// that find nothing either, for up to about half a second, besides what it waits for a
+    /// processor.
     ///
     /// # Errors
     /// [`ErrorKind::KeyLength`], [`ErrorKind::TooLarge`], [`ErrorKind::NoSuchPool`];

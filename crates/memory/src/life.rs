@@ -45,7 +45,7 @@ impl RemovalCause {
 /// Hooks of a pool for the lifecycle of its items: [`crate::PoolConfig::lifecycle`]. All methods
 /// have a default that does nothing, and are called on whichever thread ends an item.
 /// [`Self::on_remove`] and [`Self::on_destroy`] may use the cache, but for what takes slabs away or
-/// waits for that: limits, memory, policies, [`crate::Cache::move_slab`],
+/// waits for that: limits, memory, policies, tuning, [`crate::Cache::move_slab`],
 /// [`crate::Cache::maintain`].
 ///
 /// The engine is in the middle of its work when it calls them. One that panics is taken for one

@@ -10,11 +10,12 @@
 //! Invariants:
 //!
 //! 1. While a thread waits in [`LongLock::lock`] or [`LongLock::lock_spending`], none gets the lock
-//!    by [`LongLock::try_lock`]: allocations, of which there may be any number, keep no operation
-//!    out.
-//! 2. A thread that begins to wait while others do first sleeps for as long as each of them at most
-//!    sleeps between two looks: whoever gives the lock back to take it again lets them go first.
-//! 3. However many threads wait, they look at most about 20 times in a millisecond in all.
+//!    by [`LongLock::try_lock`], but for those that have looked already: allocations, of which
+//!    there may be any number, keep no operation out.
+//! 2. A thread that begins to wait while a few others do first sleeps for as long as each of them
+//!    sleeps between two looks: an operation that takes the lock again lets them go first. It gives
+//!    those that do not queue such a time as well ([`LongLock::let_lookers_have_it`]).
+//! 3. However many threads wait, they look about 20 times in a millisecond in all.
 //! 4. A thread sleeps for no longer than its time. If it has to wait for a processor after each
 //!    sleep, that comes on top: whoever has to finish first waits as well.
 
@@ -28,8 +29,7 @@ use parking_lot::{Mutex, MutexGuard};
 /// First time to sleep between two looks, for each of the threads that wait; each next one is twice
 /// as long.
 const SHORTEST_WAIT: Duration = Duration::from_micros(50);
-/// Longest time that a thread which is to get the lock sleeps between two looks, if it is the only
-/// one.
+/// Longest time that a thread sleeps between two looks, if it is the only one that looks.
 const LONGEST_WAIT: Duration = Duration::from_millis(1);
 
 thread_local! {
@@ -89,7 +89,7 @@ impl LongLock {
         let first = if others == 0 { SHORTEST_WAIT } else { LONGEST_WAIT };
         let mut looks = Looks::new(*patience, first);
         let mut guard = if others == 0 { self.lock.try_lock() } else { None };
-        while guard.is_none() && looks.sleep(self.waiting.load(Ordering::Relaxed), LONGEST_WAIT) {
+        while guard.is_none() && looks.sleep(self.waiting.load(Ordering::Relaxed)) {
             guard = self.lock.try_lock();
         }
         self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -100,7 +100,7 @@ impl LongLock {
     /// Takes the lock if it gets free within this time and nobody waits to get it: for any number
     /// of threads.
     pub(crate) fn try_lock_within(&self, patience: Duration) -> Option<MutexGuard<'_, ()>> {
-        self.look(patience, LONGEST_WAIT, || self.try_lock())
+        self.look(patience, || self.try_lock())
     }
 
     /// Returns whether a thread has the lock, or waits to get it.
@@ -111,17 +111,24 @@ impl LongLock {
     /// Waits until `is_over`, or until no thread has the lock or waits to get it, for this time at
     /// most. For threads that do not need the lock.
     pub(crate) fn wait_within(&self, patience: Duration, is_over: impl Fn() -> bool) {
-        self.look(patience, Duration::MAX, || (!self.is_in_use() || is_over()).then_some(()));
+        self.look(patience, || (!self.is_in_use() || is_over()).then_some(()));
     }
 
-    /// Looks for something within this time, and sleeps for `longest` at most between two looks if
-    /// no other thread looks.
-    fn look<R>(&self, patience: Duration, longest: Duration, find: impl Fn() -> Option<R>) -> Option<R> {
+    /// Leaves the lock alone for a moment if threads look for it that do not queue: for an
+    /// operation that has given it back and takes it again.
+    pub(crate) fn let_lookers_have_it(&self) {
+        if self.looking.load(Ordering::Relaxed) > 0 {
+            base::thread::sleep(2 * LONGEST_WAIT);
+        }
+    }
+
+    /// Looks for something within this time.
+    fn look<R>(&self, patience: Duration, find: impl Fn() -> Option<R>) -> Option<R> {
         let mut found = find();
         if found.is_none() {
-            let others = self.looking.fetch_add(1, Ordering::Relaxed);
+            self.looking.fetch_add(1, Ordering::Relaxed);
             let mut looks = Looks::new(patience, SHORTEST_WAIT);
-            while found.is_none() && looks.sleep(others + 1, longest) {
+            while found.is_none() && looks.sleep(self.looking.load(Ordering::Relaxed)) {
                 found = find();
             }
             self.looking.fetch_sub(1, Ordering::Relaxed);
@@ -141,13 +148,12 @@ impl Looks {
         Self { left, next }
     }
 
-    /// Sleeps, as one of `threads` that look, for `longest` at most if that is the only one.
-    /// `false`: the time is over.
-    fn sleep(&mut self, threads: u32, longest: Duration) -> bool {
+    /// Sleeps, as one of `threads` that look. `false`: the time is over.
+    fn sleep(&mut self, threads: u32) -> bool {
         if self.left.is_zero() {
             return false;
         }
-        let wait = self.next.min(longest).max(SHORTEST_WAIT * threads).min(self.left);
+        let wait = self.next.min(LONGEST_WAIT).max(SHORTEST_WAIT * threads).min(self.left);
         base::thread::sleep(wait);
         self.left -= wait;
         self.next = self.next.saturating_mul(2);

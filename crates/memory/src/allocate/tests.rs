@@ -49,3 +49,27 @@ fn an_allocation_from_within_another_ones_search_waits_for_no_turn() {
         assert!(SEARCHES.get(), "the outer search goes on");
     }
 }
+
+#[test]
+fn an_operation_that_takes_the_lock_again_and_again_lets_allocations_have_it() {
+    let (cache, pool) = full_cache();
+    let core = cache.core();
+    let busy = core.pool(pool).expect("there is one");
+    let busy: &Pool = &busy;
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let resizing = busy.resizing.lock();
+                base::thread::sleep(Duration::from_millis(2));
+                drop(resizing);
+                busy.resizing.let_lookers_have_it();
+            }
+        });
+        // Each is of a class that has no memory yet.
+        let allocate = |len| cache.allocate(pool, b"key", len, &ItemOptions::default()).map(drop);
+        let results: Vec<_> = [3_000, 6_000, 12_000, 24_000, 48_000].map(allocate).into_iter().collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(results.iter().all(|result| result.is_ok()), "{results:?}");
+    });
+}

@@ -95,7 +95,8 @@ impl Programme {
             self.halve(before, &mut layer, &from, (1, last), (0, last));
             let saved = before.cost[last] - layer.cost[last];
             layers.push(layer);
-            // The savings of each further class fall with the number of classes.
+            // The savings of each further class fall with the number of classes. The price by
+            // `share` is then of slightly more memory, by kilobytes of a price of over 256 KiB.
             if saved < least.bytes {
                 break;
             }
