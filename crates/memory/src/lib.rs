@@ -12,9 +12,9 @@
 //! its `resizing`, a magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`;
 //! then that of a chain; a magazine, a pass over a class's retire list, its lists, and with those
 //! nothing else; under any of the others, the event buffer or a pool's hot keys. While user code
-//! runs, only these may be held: a class's `inner` ([`Lifecycle::may_evict`]); a pool's `searching`
-//! and `resizing`, and the lock of the search for room (the other methods of [`Lifecycle`]).
-//! Handles may be dropped anywhere.
+//! runs, only these may be held: a class's `inner` ([`Lifecycle::may_evict`]); a pool's
+//! `searching`, `resizing` and tuner, and the lock of the search for room (the other methods of
+//! [`Lifecycle`]). Handles may be dropped anywhere.
 
 mod allocate;
 mod attach;

@@ -179,13 +179,13 @@ impl Core {
             let amount = Amount::about(over.min(SLAB_BYTES as u64));
             let taken = self.take_bytes(pool, None, 1, amount, &mut taking);
             drop(resizing);
-            pool.resizing.let_lookers_have_it();
             if taken.is_none() {
                 return Err(Error::new(
                     ErrorKind::OutOfMemory,
                     format!("pool `{}` cannot shrink to its limit: its items are held", pool.name),
                 ));
             }
+            pool.resizing.let_lookers_have_it();
         }
         Ok(())
     }

@@ -355,11 +355,11 @@ impl Core {
             let mut one_slab = SLAB_BYTES as u64;
             let left = self.empty_leaving(pool, &mut one_slab, taking);
             drop(resizing);
-            pool.resizing.let_lookers_have_it();
             if left == 0 || left >= before {
                 return left;
             }
             before = left;
+            pool.resizing.let_lookers_have_it();
         }
     }
 
