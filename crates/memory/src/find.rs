@@ -6,6 +6,8 @@
 
 mod change;
 mod expiry;
+#[cfg(test)]
+mod tests;
 mod watched;
 
 use std::cell::Cell;
@@ -371,7 +373,9 @@ impl<'c> Keys<'c> {
 
     /// Finds the item and takes a reference. The caller has pinned. Handles of items with another
     /// key (hash collisions), or of a removed pool, are added to `strangers`. The caller drops them
-    /// after it has unpinned, since dropping an item's last handle may call the embedder.
+    /// after it has unpinned, since dropping an item's last handle may call the embedder. The
+    /// search begins anew for as long as another thread has the bucket locked, which may have lost
+    /// its processor: of each such item one handle is taken, not one each time.
     #[inline]
     fn look_up(
         self,
@@ -382,7 +386,12 @@ impl<'c> Keys<'c> {
         let core = self.cache.core();
         core.index.find(hash, |ptr| {
             let (item, info) = core.arena.item(ptr);
-            if info.keyspace != self.id || item.state().acquire() != Acquired::Yes {
+            let is_known = strangers.iter().any(|held| held.ptr() == ptr);
+            // SAFETY: the handle holds a reference (invariant 3 of `slab::item`).
+            if is_known && (self.is_gone() || unsafe { !item.has_key(key) })
+                || info.keyspace != self.id
+                || item.state().acquire() != Acquired::Yes
+            {
                 return None;
             }
             let handle = ReadHandle::adopt(core, ptr);
