@@ -23,7 +23,7 @@ use crate::class::{ALLOCATION_FAILURES, ALLOCATIONS, Class};
 use crate::config::ItemOptions;
 use crate::error::{Error, ErrorKind};
 use crate::handle::WriteHandle;
-use crate::long_lock::{Alone, SEARCHES};
+use crate::long_lock::{Alone, CALLS_HOOK, SEARCHES};
 use crate::pool::Pool;
 use crate::pools::PoolId;
 use crate::rebalance::step_for;
@@ -205,6 +205,10 @@ impl Core {
             if let Some(ptr) = self.take_chunk_in_turn(pool, sizes, place, &mut turn) {
                 return Ok(ptr);
             }
+            // This thread may be the one that takes the memory away.
+            if CALLS_HOOK.get() {
+                break;
+            }
             pool.wait_for_resizing(before, PATIENCE);
             let is_given = self.wait_for_giver(pool, PATIENCE);
             // What others took for the pool, others again may have used.
@@ -236,7 +240,7 @@ impl Core {
         place: usize,
         turn: &mut Duration,
     ) -> Option<ItemPtr> {
-        let alone = Alone::enter(&SEARCHES);
+        let alone = if CALLS_HOOK.get() { None } else { Alone::enter(&SEARCHES) };
         let _turn = alone.as_ref().and_then(|_| pool.searching.lock_spending(turn));
         self.try_take_chunk(pool, sizes, place)
     }

@@ -14,7 +14,7 @@ use crate::chain::{LinkHandle, Links};
 use crate::class::{Class, EVICTIONS, EXPIRED, REMOVED, REPLACED};
 use crate::handle::{Found, View};
 use crate::large::Pieces;
-use crate::long_lock::{Alone, SEARCHES};
+use crate::long_lock::{Alone, CALLS_HOOK};
 
 /// The cause of an item's removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,7 +46,8 @@ impl RemovalCause {
 /// have a default that does nothing, and are called on whichever thread ends an item.
 /// [`Self::on_remove`] and [`Self::on_destroy`] may use the cache, but for what takes slabs away or
 /// waits for that: limits, memory, policies, tuning, [`crate::Cache::move_slab`],
-/// [`crate::Cache::maintain`].
+/// [`crate::Cache::resize_pools`], [`crate::Cache::remove_pool`], [`crate::Cache::maintain`]. An
+/// allocation that finds no memory there fails at once.
 ///
 /// The engine is in the middle of its work when it calls them. One that panics is taken for one
 /// that has returned, [`Self::may_evict`] for one that has said yes: the panic is reported as the
@@ -175,10 +176,10 @@ impl Life {
 }
 
 /// Calls the embedder's own code, and returns its result; `None`: it has panicked. An item that is
-/// being ended must be ended all the same. Allocations of that code wait for no turn: the thread
-/// may have the lock that those before them need.
+/// being ended must be ended all the same. Allocations of that code wait for nobody: the thread
+/// itself may have the lock that they, or those before them, need.
 fn told<R>(call: impl FnOnce() -> R) -> Option<R> {
-    let _alone = Alone::enter(&SEARCHES);
+    let _alone = Alone::enter(&CALLS_HOOK);
     catch_unwind(AssertUnwindSafe(call)).ok()
 }
 

@@ -18,6 +18,7 @@
 //! 3. However many threads wait, they look about 20 times in a millisecond in all.
 //! 4. A thread sleeps for no longer than its time. If it has to wait for a processor after each
 //!    sleep, that comes on top: whoever has to finish first waits as well.
+//! 5. Within a hook no thread waits for a time that has an end: its own thread may have the lock.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,8 +34,10 @@ const SHORTEST_WAIT: Duration = Duration::from_micros(50);
 const LONGEST_WAIT: Duration = Duration::from_millis(1);
 
 thread_local! {
-    /// True if this thread looks for a chunk everywhere, in whichever cache, or calls a hook.
+    /// True if this thread looks for a chunk everywhere, in whichever cache.
     pub(crate) static SEARCHES: Cell<bool> = const { Cell::new(false) };
+    /// True if this thread calls a hook.
+    pub(crate) static CALLS_HOOK: Cell<bool> = const { Cell::new(false) };
 }
 
 /// That a thread does something, and not a second time meanwhile: hooks that are called from within
@@ -144,7 +147,9 @@ struct Looks {
 }
 
 impl Looks {
-    fn new(left: Duration, next: Duration) -> Self {
+    fn new(patience: Duration, next: Duration) -> Self {
+        let is_endless = patience == Duration::MAX;
+        let left = if CALLS_HOOK.get() && !is_endless { Duration::ZERO } else { patience };
         Self { left, next }
     }
 
@@ -204,6 +209,18 @@ mod tests {
         let waited = Duration::from_nanos(Clock::System.monotonic_nanos() - before);
         assert!(waited >= LONGEST_WAIT, "who waits did not look meanwhile");
         assert_eq!(lock.waiting.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn nobody_waits_within_a_hook() {
+        let (lock, hours) = (LongLock::default(), Duration::from_secs(7_200));
+        let _held = lock.lock();
+        let hook = Alone::enter(&CALLS_HOOK);
+        assert!(lock.lock_within(hours).is_none());
+        assert!(lock.try_lock_within(hours).is_none());
+        lock.wait_within(hours, || false);
+        drop(hook);
+        assert!(lock.lock_within(Duration::from_micros(1)).is_none());
     }
 
     #[test]

@@ -103,6 +103,25 @@ impl Wanted {
     }
 }
 
+/// Memory that is charged, and taken off the bill again unless somebody keeps it.
+#[must_use]
+struct Spent<'c> {
+    core: &'c Core,
+    bytes: u64,
+}
+
+impl Spent<'_> {
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Spent<'_> {
+    fn drop(&mut self) {
+        self.core.ledger.release(Part::Fixed, self.bytes);
+    }
+}
+
 /// A call that is being timed, or not.
 #[must_use]
 pub(crate) struct Stopwatch {
@@ -280,12 +299,14 @@ impl Cache {
     /// [`crate::ErrorKind::OutOfMemory`] where held items keep the cache from making room.
     pub fn time_calls(&self, one_in: u32) -> Result<(), Error> {
         let watch = &self.core().watch;
+        let is_first = one_in > 0 && watch.histograms.get().is_none();
+        let bytes = (Timed::ALL.len() * Histogram::BYTES) as u64;
+        let spent = if is_first { Some(self.core().spend(bytes)?) } else { None };
         let _switching = watch.switching.lock();
-        if one_in > 0 && watch.histograms.get().is_none() {
-            self.core().spend(Part::Fixed, (Timed::ALL.len() * Histogram::BYTES) as u64)?;
-        }
         if one_in > 0 && !watch.has(LATENCY) {
+            let was_there = watch.histograms.get().is_some();
             watch.histograms.get_or_init(Box::default).iter().for_each(Histogram::clear);
+            spent.into_iter().filter(|_| !was_there).for_each(Spent::keep);
         }
         watch.timed.store(Share::one_in(one_in).to_bits(), Ordering::Relaxed);
         watch.switch(LATENCY, one_in > 0);
@@ -311,10 +332,12 @@ pub(crate) const fn gone_for(cause: RemovalCause) -> EventKind {
 }
 
 impl Core {
-    /// Charges the ledger for something that somebody switches on, and makes room for it.
-    fn spend(&self, part: Part, bytes: u64) -> Result<(), Error> {
-        self.ledger.charge(part, bytes);
-        self.shrink_to_limit().inspect_err(|_| self.ledger.release(part, bytes))
+    /// Charges the ledger for something that somebody switches on, and makes room for it. The
+    /// caller holds no lock: items that are evicted may have hooks, which may switch things on.
+    fn spend(&self, bytes: u64) -> Result<Spent<'_>, Error> {
+        self.ledger.charge(Part::Fixed, bytes);
+        let spent = Spent { core: self, bytes };
+        self.shrink_to_limit().map(|()| spent)
     }
 
     /// Notes for the curve of its pool that an item was inserted. In the shared key space, one

@@ -34,8 +34,9 @@
 //!    charges to [`Cache::ledger`].
 //! 4. A hit takes no lock.
 //!
-//! No lock is held while user code runs, but for [`Lifecycle::may_evict`], and handles may be
-//! dropped anywhere. The crates that this one shows say in which order they take their locks.
+//! Handles may be dropped anywhere. While user code runs, no lock is held but those of the
+//! operation that calls a hook: [`Lifecycle`] says what hooks may call. The crates that this one
+//! shows say in which order they take their locks.
 
 #![forbid(unsafe_code)]
 

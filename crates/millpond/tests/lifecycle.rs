@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::rng::{RngExt, SeededRng, seeded};
+use millpond::watch::{CurveConfig, HotKeysConfig};
 use millpond::{
     ByteSize, Cache, CacheConfig, Clock, Departed, ErrorKind, Expiry, Found, ItemOptions, Lifecycle,
     PolicyKind, PoolConfig, PoolId, ReadHandle, RemovalCause,
@@ -332,4 +333,45 @@ fn an_item_that_is_not_published_is_not_shown() {
         drop(found);
         cache.validate();
     }
+}
+
+/// Switches watching on and off as items leave.
+#[derive(Default)]
+struct Switches {
+    cache: std::sync::OnceLock<(Cache, PoolId)>,
+    times: AtomicU64,
+}
+
+impl Lifecycle for Switches {
+    fn on_remove(&self, _: Departed<'_>, cause: RemovalCause) {
+        let Some((cache, pool)) = self.cache.get() else { return };
+        // What it evicts itself calls no further.
+        if cause == RemovalCause::Evicted && self.times.fetch_add(1, Ordering::Relaxed) < 10 {
+            let _ = cache.time_calls(1);
+            let _ = cache.set_curve(*pool, None);
+            let _ = cache.set_hot_keys(*pool, None);
+            assert!(!cache.set_events_one_in(1));
+        }
+    }
+}
+
+/// It waited for the lock of what is switched, which its own thread had.
+#[test]
+fn a_hook_may_switch_watching_on_as_another_call_of_that_evicts() {
+    let config = CacheConfig { memory: ByteSize::mib(16), huge_pages: false, ..CacheConfig::default() };
+    let cache = Cache::new(config).expect("a cache");
+    let switches = Arc::new(Switches::default());
+    let lifecycle = Some(Arc::clone(&switches) as Arc<dyn Lifecycle>);
+    let pool = cache.add_pool(PoolConfig { lifecycle, ..PoolConfig::named("p") }).expect("a new name");
+    for key in 0..60_000_u32 {
+        let item = cache.allocate(pool, &key.to_le_bytes(), 300, &ItemOptions::default()).expect("room");
+        cache.put(item);
+    }
+    let _ = switches.cache.set((cache.clone(), pool));
+    cache.set_curve(pool, Some(CurveConfig::default())).expect("room");
+    assert!(switches.times.swap(0, Ordering::Relaxed) > 0, "it has evicted");
+    let reader = cache.changes(ByteSize::mib(1)).expect("room");
+    cache.set_hot_keys(pool, Some(HotKeysConfig::default())).expect("room");
+    drop(reader);
+    cache.validate();
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use base::{ByteSize, Part};
 use parking_lot::Mutex;
 
-use super::super::{CHANGES, Watch};
+use super::super::{CHANGES, Spent, Watch};
 use super::{AUTHOR, Buffer, COUNTERS, Change, Changes, RECORD_BYTES, first};
 use crate::cache::{Cache, Core};
 use crate::error::{Error, ErrorKind};
@@ -85,14 +85,22 @@ impl Cache {
             return Err(Error::new(ErrorKind::Config, context));
         }
         let core = self.core();
-        let _switching = core.watch.switching.lock();
-        if core.watch.changes.get().is_some_and(|changes| changes.buffer.lock().has_reader) {
+        let is_free = || {
+            let has_reader = |changes: &Changes| changes.buffer.lock().has_reader;
             let context = "somebody reads the changes of this cache already: drop that reader first";
-            return Err(Error::new(ErrorKind::Config, context));
-        }
+            let is_taken = core.watch.changes.get().is_some_and(has_reader);
+            if is_taken { Err(Error::new(ErrorKind::Config, context)) } else { Ok(()) }
+        };
+        is_free()?;
         // The counters stay for the next reader, as others may still look at them.
-        let counters = if core.watch.changes.get().is_none() { COUNTERS as u64 } else { 0 };
-        core.spend(Part::Fixed, counters + 2 * buffer.as_u64())?;
+        let counters =
+            if core.watch.changes.get().is_none() { Some(core.spend(COUNTERS as u64)?) } else { None };
+        let spent = core.spend(2 * buffer.as_u64())?;
+        let _switching = core.watch.switching.lock();
+        is_free()?;
+        spent.keep();
+        let was_there = core.watch.changes.get().is_some();
+        counters.into_iter().filter(|_| !was_there).for_each(Spent::keep);
         let changes = core.watch.changes.get_or_init(Changes::new);
         let capacity = buffer.as_usize();
         *changes.buffer.lock() =

@@ -28,8 +28,7 @@ impl Cache {
     pub fn set_curve(&self, pool: PoolId, config: Option<CurveConfig>) -> Result<(), Error> {
         config.as_ref().map_or(Ok(()), CurveConfig::check)?;
         let core = self.core();
-        let switching = core.watch.switching.lock();
-        let found = core.pool(pool)?;
+        drop(core.pool(pool)?);
         let bytes = config.as_ref().map_or(0, Learner::bytes_for);
         if bytes > 0 && !core.leaves_room_for_chunks(bytes) {
             let (limit, bytes) = (ByteSize::new(core.ledger.limit()), ByteSize::new(bytes));
@@ -39,7 +38,10 @@ impl Cache {
             );
             return Err(Error::new(ErrorKind::OutOfMemory, context));
         }
-        core.spend(Part::Fixed, bytes)?;
+        let spent = core.spend(bytes)?;
+        let switching = core.watch.switching.lock();
+        let found = core.pool(pool)?;
+        spent.keep();
         let learner = config.map(|config| {
             let most = match config.max_bytes {
                 0 => core.ledger.limit().saturating_mul(TIMES_MEMORY),

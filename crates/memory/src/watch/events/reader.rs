@@ -46,14 +46,18 @@ impl Cache {
             ));
         }
         let watch = &self.core().watch;
-        let _switching = watch.switching.lock();
-        if watch.buffer.lock().is_some() {
-            return Err(Error::new(
+        let is_free = || match &*watch.buffer.lock() {
+            None => Ok(()),
+            Some(_) => Err(Error::new(
                 ErrorKind::Config,
                 "somebody reads the events of this cache already: drop that reader first",
-            ));
-        }
-        self.core().spend(Part::Fixed, 2 * config.buffer.as_u64())?;
+            )),
+        };
+        is_free()?;
+        let spent = self.core().spend(2 * config.buffer.as_u64())?;
+        let _switching = watch.switching.lock();
+        is_free()?;
+        spent.keep();
         *watch.buffer.lock() = Some(Buffer::new(&config));
         watch.sample_events(config.one_in);
         Ok(EventReader { cache: self.clone(), spare: Vec::with_capacity(config.buffer.as_usize()) })

@@ -22,11 +22,11 @@ impl Cache {
     pub fn set_hot_keys(&self, pool: PoolId, config: Option<HotKeysConfig>) -> Result<(), Error> {
         config.as_ref().map_or(Ok(()), HotKeys::check)?;
         let core = self.core();
+        drop(core.pool(pool)?);
+        let spent = core.spend(config.as_ref().map_or(0, HotKeys::bytes_for) as u64)?;
         let switching = core.watch.switching.lock();
         let found = core.pool(pool)?;
-        if let Some(config) = &config {
-            core.spend(Part::Fixed, HotKeys::bytes_for(config) as u64)?;
-        }
+        spent.keep();
         let made = config.map(|config| Box::new(HotKeys::new(config, core.now())));
         let share = config.map_or(Share::one_in(0), |config| Share::one_in(config.one_in));
         let before = std::mem::replace(&mut *found.hot.keys.lock(), made);
