@@ -108,6 +108,13 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The time for which the calling thread has had a processor: what others do on the machine does
+/// not count.
+pub fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Lets the calling thread, and the threads that it starts, run only when nothing else wants the
 /// processor.
 ///
@@ -155,6 +162,17 @@ pub fn spawn_in<'s, T: Send + 's>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_sleeps_has_no_processor() {
+        let before = processor_time();
+        let slept = Duration::from_millis(200);
+        sleep(slept);
+        let after_sleep = processor_time();
+        assert!(after_sleep >= before && after_sleep - before < slept);
+        let sum = (0..100_000_u64).fold(0, |sum, n| std::hint::black_box(sum ^ n));
+        assert!(processor_time() > after_sleep, "{sum}");
+    }
 
     #[test]
     fn a_repeating_thread_ends_with_one_last_time() {

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::time::{ClockId, clock_gettime};
-
 use crate::report::Report;
 
 /// A figure of a paper, or a claim of our own, that can be run.
@@ -77,11 +75,4 @@ pub(crate) fn median(figures: impl Into<Vec<f64>>) -> f64 {
     let mut sorted = figures.into();
     sorted.sort_by(f64::total_cmp);
     sorted[sorted.len() / 2]
-}
-
-/// Nanoseconds that this thread has had a processor, so that other work on the machine matters less
-/// than by the clock.
-pub(crate) fn thread_nanos() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }

@@ -31,8 +31,8 @@ pub mod holpaca;
 pub mod report;
 pub mod runner;
 
+use experiment::median;
 pub use experiment::{CLIFFHANGER, Context, Experiment, HARE, HOLPACA, OURS};
-use experiment::{median, thread_nanos};
 
 /// All experiments, family by family.
 pub const ALL: [&[Experiment]; 5] = [

@@ -3,12 +3,13 @@
 
 use allocate::cliffhanger::{CliffConfig, Edge, HillClimber, Queue, Side, SplitQueue};
 use base::hash::mix64;
+use base::thread::processor_time;
 use evict::ghost::Ghost;
 use millpond::{ByteSize, Cache, CacheConfig, Error, ItemOptions, PoolConfig, PoolId};
 use simulate::table::Table;
 
 use crate::report::{Chart, Criterion, Report};
-use crate::{CLIFFHANGER, Context, Experiment, median, thread_nanos};
+use crate::{CLIFFHANGER, Context, Experiment, median};
 
 /// The worst case of section 5.6.
 pub(super) const OVERHEAD: Experiment = Experiment {
@@ -143,7 +144,7 @@ impl Full {
 
     /// Nanoseconds of this thread per request, of one chunk.
     fn chunk(&mut self, gets_in_thousand: u64, beside: &mut Option<Beside>) -> Result<f64, Error> {
-        let began = thread_nanos();
+        let began = processor_time();
         for i in 0..CHUNK {
             if i * 379 % 1000 < gets_in_thousand {
                 self.get(beside);
@@ -151,7 +152,7 @@ impl Full {
                 self.set(beside)?;
             }
         }
-        Ok((thread_nanos() - began) / CHUNK as f64)
+        Ok((processor_time() - began).as_nanos() as f64 / CHUNK as f64)
     }
 }
 

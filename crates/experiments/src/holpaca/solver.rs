@@ -7,11 +7,12 @@ use allocate::problem::Problem;
 use allocate::{Policy, exact, hull};
 use base::clock::Clock;
 use base::rng::{RngExt, seeded};
+use base::thread::processor_time;
 use simulate::table::Table;
 
 use super::instances::{Kind, instance, view, with_resources};
 use crate::report::{Chart, Criterion, Report, Style};
-use crate::{Context, Experiment, HOLPACA, OURS, median, thread_nanos};
+use crate::{Context, Experiment, HOLPACA, OURS, median};
 
 /// Annealing against dynamic programming.
 pub(super) const P2: Experiment = Experiment {
@@ -51,9 +52,9 @@ impl Took {
     fn by(runs: usize, mut work: impl FnMut()) -> Self {
         let clock = Clock::System;
         let times = (0..runs).map(|_| {
-            let start = (thread_nanos(), clock.monotonic_nanos());
+            let start = (processor_time(), clock.monotonic_nanos());
             work();
-            (thread_nanos() - start.0, (clock.monotonic_nanos() - start.1) as f64)
+            ((processor_time() - start.0).as_nanos() as f64, (clock.monotonic_nanos() - start.1) as f64)
         });
         let (processor, clock): (Vec<f64>, Vec<f64>) = times.unzip();
         Self { processor: median(processor) / 1e6, clock: median(clock) / 1e6 }

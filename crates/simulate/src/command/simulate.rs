@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use base::ByteSize;
+use base::thread::processor_time;
 use clap::Args;
 use evict::PolicyKind;
 use serde::Serialize;
@@ -180,12 +181,12 @@ fn run_all(file: &SimulationFile, prepared: Vec<Prepared>) -> Result<Vec<(Run, f
                 let i = next.fetch_add(1, Ordering::Relaxed) as usize;
                 let Some(setup) = names.get(i).and_then(|name| setup(name, guard)) else { break };
                 let (scenario, prepared, seed) = &*shared;
-                let began = processor_secs();
+                let began = processor_time();
                 let ran = run(scenario, prepared, setup, *seed, &mut |share| {
                     done[i].store((share * STEPS) as u64, Ordering::Relaxed);
                 });
                 done[i].store(STEPS as u64, Ordering::Relaxed);
-                runs.push((i, ran, processor_secs() - began));
+                runs.push((i, ran, (processor_time() - began).as_secs_f64()));
             }
             runs
         })?);
@@ -202,12 +203,6 @@ fn run_all(file: &SimulationFile, prepared: Vec<Prepared>) -> Result<Vec<(Run, f
     }
     runs.sort_by_key(|(i, ..)| *i);
     Ok(runs.into_iter().map(|(_, run, secs)| (run, secs)).collect())
-}
-
-/// Processor time of this thread, in seconds.
-fn processor_secs() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 fn compare(runs: Vec<(Run, f64)>) -> Vec<Compared> {
