@@ -94,6 +94,15 @@ fn page() -> String {
             );
         }
     }
+    text.push_str("\n## Subcommands\n\nAs `HELP` of each command lists them.\n\n");
+    text.push_str("| subcommand | since | summary |\n|---|---|---|\n");
+    for spec in &SPECS {
+        for sub in spec.subcommands {
+            let name = format!("{} {}", spec.name, sub.name).to_uppercase();
+            let line = format!("{name} {}", sub.arguments).replace('|', r"\|");
+            let _ = writeln!(text, "| `{}` | {} | {} |", line.trim_end(), sub.since, sub.summary);
+        }
+    }
     text.push_str("\n## Categories\n\n");
     text.push_str("Names that the rules of users have for many commands at once, as in `+@read`.\n\n");
     text.push_str("| category | commands |\n|---|---|\n");
@@ -134,4 +143,16 @@ fn the_dictionary_of_the_fuzzer_is_what_the_rows_make() {
 #[test]
 fn a_command_is_found_by_its_number() {
     assert_eq!(SPECS[number("zadd")].name, "zadd");
+}
+
+#[test]
+fn a_subcommand_is_described_as_it_is_checked() {
+    for (spec, sub) in SPECS.iter().flat_map(|spec| spec.subcommands.iter().map(move |sub| (spec, sub))) {
+        let name = format!("{} {}", spec.name, sub.name);
+        assert!(sub.summary.ends_with('.'), "{name} says what it does, in a sentence");
+        assert!(sub.since.split('.').count() == 3, "{name}: {}", sub.since);
+        assert_eq!(sub.arguments.is_empty(), sub.most == 0, "{name} takes arguments if it says so");
+        let is_optional = sub.arguments.is_empty() || sub.arguments.starts_with('[');
+        assert_eq!(is_optional, sub.least == 0, "{name}: {}", sub.arguments);
+    }
 }

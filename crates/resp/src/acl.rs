@@ -138,7 +138,7 @@ impl<'c> Commands<'_, 'c> {
             "whoami" => w.bulk(self.identity.user.name.as_bytes()),
             "cat" => return category(values, w),
             "genpass" => return generate(values, w),
-            "help" => help(w),
+            "help" => w.help(args),
             "log" => return self.acl_log(values, w),
             "load" | "save" => {
                 return Err(Failure::new(
@@ -308,32 +308,4 @@ fn generate(values: &[&[u8]], w: &mut Writer<'_, '_>) -> Outcome {
     let wanted = (bits as usize).div_ceil(4);
     w.bulk(digits.as_bytes().get(..wanted).unwrap_or_default());
     Ok(())
-}
-
-fn help(w: &mut Writer<'_, '_>) {
-    w.help(
-        "acl",
-        &[
-            "CAT [<category>]",
-            "    The categories, or the commands of one.",
-            "DELUSER <username> [<username> ...]",
-            "    Removes users.",
-            "DRYRUN <username> <command> [<arg> ...]",
-            "    Whether the user may call the command, which is not carried out.",
-            "GENPASS [<bits>]",
-            "    A password of 256 bits, or this many.",
-            "GETUSER <username>",
-            "    What is known of a user.",
-            "LIST",
-            "    All users with their rules.",
-            "LOG [<count> | RESET]",
-            "    What was refused.",
-            "SETUSER <username> <rule> [<rule> ...]",
-            "    Makes a user, or adds rules to one.",
-            "USERS",
-            "    The names of all users.",
-            "WHOAMI",
-            "    The user that this connection is.",
-        ],
-    );
 }

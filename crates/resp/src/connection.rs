@@ -158,7 +158,7 @@ impl<'c> Commands<'_, 'c> {
                 };
                 w.ok();
             }
-            "help" => help(w),
+            "help" => w.help(args),
             _ => {
                 if !is(arg(values, 0), "ON") && !is(arg(values, 0), "OFF") {
                     return Err(Failure::SYNTAX);
@@ -185,50 +185,6 @@ impl<'c> Commands<'_, 'c> {
         }
         Ok(())
     }
-}
-
-fn help(w: &mut Writer<'_, '_>) {
-    w.help(
-        "client",
-        &[
-            "GETNAME",
-            "    The name of this connection.",
-            "CACHING (YES|NO)",
-            "    Whether the keys of the next command are tracked, with OPTIN or OPTOUT.",
-            "GETREDIR",
-            "    The connection that receives this one's invalidations.",
-            "ID",
-            "    The number of this connection.",
-            "INFO",
-            "    The fields of this connection.",
-            "KILL <ip:port>",
-            "    Closes the connection from there.",
-            "KILL [ID <id>] [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [USER <name>] [ADDR <ip:port>] [LADDR <ip:port>] [SKIPME (YES|NO)]",
-            "    Closes the connections that match all filters.",
-            "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [ID <id> ...]",
-            "    The fields of each connection.",
-            "NO-EVICT (ON|OFF)",
-            "    Accepted; changes nothing.",
-            "NO-TOUCH (ON|OFF)",
-            "    Accepted; changes nothing.",
-            "PAUSE <milliseconds> [WRITE|ALL]",
-            "    Lets the requests of all clients of the tenant wait, or those that write.",
-            "REPLY (ON|OFF|SKIP)",
-            "    Whether commands are answered.",
-            "SETINFO (LIB-NAME|LIB-VER) <value>",
-            "    The name or version of the client's library.",
-            "SETNAME <name>",
-            "    Names this connection.",
-            "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [PREFIX <prefix> ...]] [OPTIN] [OPTOUT] [NOLOOP]",
-            "    Whether this connection receives invalidations of keys that it has read.",
-            "TRACKINGINFO",
-            "    The options of tracking.",
-            "UNBLOCK <id> [TIMEOUT|ERROR]",
-            "    Nobody waits for a key: 0.",
-            "UNPAUSE",
-            "    Ends the waiting.",
-        ],
-    );
 }
 
 /// Longest name of a connection or a library.

@@ -288,25 +288,14 @@ impl<'c> Commands<'_, 'c> {
             }
             "set" => return self.config_set(patterns, w),
             "rewrite" => return self.config_rewrite(w),
-            _ => w.help(
-                "config",
-                &[
-                    "GET <pattern>",
-                    "    Settings, under their own names and those that Redis has for them.",
-                    "SET <name> <value> [<name> <value> ...]",
-                    "    Changes settings, all of them or none.",
-                    "REWRITE",
-                    "    Writes settings that were changed into the configuration file.",
-                    "RESETSTAT",
-                    "    Lets the statistics of INFO and LATENCY HISTOGRAM begin at zero.",
-                ],
-            ),
+            _ => w.help(args),
         }
         Ok(())
     }
 
-    /// Returns values that are not settings here, under their names in Redis.
-    fn settings_shown(&self) -> Vec<(&'static str, String)> {
+    /// Returns values that are not settings here, under their names in Redis: they are what they
+    /// are.
+    pub(super) fn settings_shown(&self) -> Vec<(&'static str, String)> {
         vec![
             ("appendonly", "no".to_owned()),
             ("databases", self.database_count().to_string()),

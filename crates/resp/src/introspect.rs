@@ -66,25 +66,7 @@ impl<'c> Commands<'_, 'c> {
             "list" => list(names, w)?,
             "getkeys" => return keys_of(names, false, w),
             "getkeysandflags" => return keys_of(names, true, w),
-            _ => w.help(
-                "command",
-                &[
-                    "(no subcommand)",
-                    "    What there is to know of all commands.",
-                    "COUNT",
-                    "    How many there are.",
-                    "DOCS [<command-name> ...]",
-                    "    What commands do.",
-                    "GETKEYS <full-command>",
-                    "    The keys of a request.",
-                    "GETKEYSANDFLAGS <full-command>",
-                    "    The keys of a request, and what becomes of each.",
-                    "INFO [<command-name> ...]",
-                    "    What there is to know of commands.",
-                    "LIST [FILTERBY MODULE <name>|ACLCAT <category>|PATTERN <pattern>]",
-                    "    Their names.",
-                ],
-            ),
+            _ => w.help(args),
         }
         Ok(())
     }
@@ -154,8 +136,21 @@ fn tell_flags(flags: &str, w: &mut Writer<'_, '_>) {
 
 fn document(spec: &Spec, w: &mut Writer<'_, '_>) {
     w.bulk(spec.name.as_bytes());
-    let pairs = [("summary", spec.summary), ("since", spec.since), ("group", spec.group.name)];
-    w.map(pairs.len());
+    let has_some = !spec.subcommands.is_empty();
+    w.map(3 + usize::from(has_some));
+    describe([("summary", spec.summary), ("since", spec.since), ("group", spec.group.name)], w);
+    if has_some {
+        w.bulk(b"subcommands");
+        w.map(spec.subcommands.len());
+        for sub in spec.subcommands {
+            w.bulk(format!("{}|{}", spec.name, sub.name).as_bytes());
+            w.map(3);
+            describe([("summary", sub.summary), ("since", sub.since), ("group", spec.group.name)], w);
+        }
+    }
+}
+
+fn describe(pairs: [(&str, &str); 3], w: &mut Writer<'_, '_>) {
     for (name, text) in pairs {
         w.bulk(name.as_bytes());
         w.bulk(text.as_bytes());

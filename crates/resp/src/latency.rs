@@ -60,7 +60,7 @@ impl<'c> Commands<'_, 'c> {
                 w.integer(gone.count() as i64);
             }
             "doctor" => w.verbatim(self.diagnosis().as_bytes()),
-            _ => help(w),
+            _ => w.help(args),
         }
         Ok(())
     }
@@ -189,26 +189,6 @@ fn ago(secs: u32) -> String {
         3_600..86_400 => format!("{}h", secs / 3_600),
         _ => format!("{}d", secs / 86_400),
     }
-}
-
-fn help(w: &mut Writer<'_, '_>) {
-    w.help(
-        "latency",
-        &[
-            "DOCTOR",
-            "    What the events mean, in words.",
-            "GRAPH <event>",
-            "    The times of an event, drawn.",
-            "HISTOGRAM [<command> ...]",
-            "    How many calls of commands were answered within which time, in microseconds.",
-            "HISTORY <event>",
-            "    The slowest request of each second that had a slow one: when, and milliseconds.",
-            "LATEST",
-            "    Of each event the latest: when, and milliseconds; and the slowest of all.",
-            "RESET [<event> ...]",
-            "    Forgets events, all by default.",
-        ],
-    );
 }
 
 #[cfg(test)]

@@ -19,19 +19,7 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn object(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let known = subcommand(args);
         if known == "help" {
-            w.help(
-                "object",
-                &[
-                    "ENCODING <key>",
-                    "    The encoding that Redis would have for the value.",
-                    "FREQ <key>",
-                    "    Refused: no policy counts as Redis's LFU does.",
-                    "IDLETIME <key>",
-                    "    Seconds since the key was last read or written.",
-                    "REFCOUNT <key>",
-                    "    1.",
-                ],
-            );
+            w.help(args);
             return Ok(());
         }
         let Some(item) = self.peek(arg(args, 2)) else {
@@ -66,13 +54,7 @@ impl<'c> Commands<'_, 'c> {
 
     pub(super) fn memory(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         if subcommand(args) == "help" {
-            w.help(
-                "memory",
-                &[
-                    "USAGE <key> [SAMPLES <count>]",
-                    "    Bytes that the key and its value take of their pool.",
-                ],
-            );
+            w.help(args);
             return Ok(());
         }
         match args.get(3..).unwrap_or_default() {

@@ -41,21 +41,7 @@ impl<'c> Commands<'_, 'c> {
             }
             "numpat" => w.integer(0),
             "shardchannels" => w.array(0),
-            _ => w.help(
-                "pubsub",
-                &[
-                    "CHANNELS [<pattern>]",
-                    "    The channels that somebody has subscribed to.",
-                    "NUMPAT",
-                    "    How many patterns somebody has subscribed to: 0.",
-                    "NUMSUB [<channel> ...]",
-                    "    How many have subscribed to channels.",
-                    "SHARDCHANNELS [<pattern>]",
-                    "    None: there are no shards.",
-                    "SHARDNUMSUB [<channel> ...]",
-                    "    0 each.",
-                ],
-            ),
+            _ => w.help(args),
         }
         Ok(())
     }

@@ -26,19 +26,6 @@ const ALIASES: &[(&str, &str)] = &[
     ("tls-ca-cert-file", "listener.{listener}.tls_client_ca"),
 ];
 
-/// Names under which Redis has settings that are what they are here.
-const FIXED: &[&str] = &[
-    "appendonly",
-    "databases",
-    "io-threads",
-    "latency-tracking",
-    "latency-tracking-info-percentiles",
-    "maxmemory-policy",
-    "port",
-    "requirepass",
-    "save",
-];
-
 /// The answer to a change of settings if several tenants share the server.
 const SHARED: &str = "ERR several tenants share the server: its settings are the operator's to change, by SIGHUP or the admin API";
 
@@ -111,6 +98,8 @@ impl<'c> Commands<'_, 'c> {
         }
         self.check_alone(SHARED)?;
         let mut settings: Vec<Override> = Vec::new();
+        let mut names: Vec<String> = Vec::new();
+        let fixed = self.settings_shown();
         for pair in pairs.chunks_exact(2) {
             let name = String::from_utf8_lossy(arg(pair, 0)).to_ascii_lowercase();
             let value = String::from_utf8_lossy(arg(pair, 1)).into_owned();
@@ -118,7 +107,10 @@ impl<'c> Commands<'_, 'c> {
                 let text = format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}");
                 Failure::from_text(text)
             };
-            if FIXED.contains(&name.as_str()) {
+            if let Some((_, now)) = fixed.iter().find(|(fixed, _)| *fixed == name) {
+                if *now == value {
+                    continue;
+                }
                 return Err(failed("can't set immutable config"));
             }
             if PROTECTED.contains(&name.as_str()) {
@@ -138,14 +130,21 @@ impl<'c> Commands<'_, 'c> {
                 return Err(failed("duplicate parameter"));
             }
             let value = if name == "maxmemory" { in_our_units(&value) } else { value };
+            names.push(name);
             settings.push(Override { source: "CONFIG SET".to_owned(), path, value });
         }
+        if settings.is_empty() {
+            w.ok();
+            return Ok(());
+        }
         let by = format!("CONFIG SET by {}", self.info.peer);
-        let first = settings.first().map(|setting| setting.path.clone()).unwrap_or_default();
         self.shared.change(&by, |old| lay_over(old, &settings)).map_err(|error| {
             let why = error.to_string().replace(['\r', '\n'], "; ");
+            let is_named = |setting: &Override| why.contains(&setting.path);
+            let at = settings.iter().position(is_named).unwrap_or(0);
+            let name = names.get(at).map_or("", String::as_str);
             Failure::from_text(format!(
-                "ERR CONFIG SET failed (possibly related to argument '{first}') - {why}"
+                "ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"
             ))
         })?;
         w.ok();
@@ -187,18 +186,7 @@ impl<'c> Commands<'_, 'c> {
                 w.array(entries.len());
                 entries.iter().for_each(|slow| tell(slow, w));
             }
-            _ => w.help(
-                "slowlog",
-                &[
-                    "GET [<count>]",
-                    "    The latest slow requests, 10 of them by default, all for -1: number, time, microseconds,",
-                    "    arguments, address and name of the client.",
-                    "LEN",
-                    "    How many are kept.",
-                    "RESET",
-                    "    Forgets them.",
-                ],
-            ),
+            _ => w.help(args),
         }
         Ok(())
     }

@@ -6,8 +6,11 @@ use frontend::lookup::Value;
 use frontend::output::Output;
 use millpond::structured::Member;
 use millpond::{ErrorKind, ReadHandle};
+use protocol::resp::commands::Spec;
 use protocol::resp::{Version, reply};
 use tenancy::metrics::ERROR_CODES;
+
+use super::arguments::arg;
 
 /// An error for the client, with its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,16 +175,24 @@ impl<'c> Writer<'_, 'c> {
         self.output.write(b"\r\n");
     }
 
-    /// The lines of a `HELP`.
-    pub(super) fn help(&mut self, container: &str, lines: &[&str]) {
-        self.array(lines.len() + 3);
+    /// The answer to a request with the subcommand `HELP`: what the rows of its command say.
+    pub(super) fn help(&mut self, args: &[&[u8]]) {
+        let Some(spec) = Spec::find(arg(args, 0)) else { return self.null() };
+        // A command that may stand alone does what its summary says.
+        let alone = spec.takes(1).then_some(("(no subcommand)".to_owned(), spec.summary));
+        let subcommands = spec.subcommands.iter().map(|sub| {
+            let line = format!("{} {}", sub.name.to_ascii_uppercase(), sub.arguments);
+            (line.trim_end().to_owned(), sub.summary)
+        });
+        self.array(1 + 2 * (usize::from(alone.is_some()) + spec.subcommands.len()));
         self.simple(&format!(
             "{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-            container.to_ascii_uppercase()
+            spec.name.to_ascii_uppercase()
         ));
-        lines.iter().for_each(|line| self.simple(line));
-        self.simple("HELP");
-        self.simple("    Print this help.");
+        for (line, summary) in alone.into_iter().chain(subcommands) {
+            self.simple(&line);
+            self.simple(&format!("    {summary}"));
+        }
     }
 }
 

@@ -51,6 +51,8 @@ fn config_set_changes_what_is_served_at_once_and_all_or_nothing() {
         ("slowlog-max-len 5", "watch.slow_log_entries", "5"),
         ("latency-monitor-threshold 100", "watch.latency_monitor_millis", "100"),
         ("log.level warn", "log.level", "warn"),
+        ("appendonly no", "appendonly", "no"),
+        (r#"maxmemory-policy allkeys-lru save """#, "maxmemory-policy", "allkeys-lru"),
     ] {
         assert_eq!(ask(&mut client, &format!("CONFIG SET {set}")), "OK", "{set}");
         assert_eq!(ask(&mut client, &format!("CONFIG GET {get}")), format!("[{get} {is}]"));
@@ -77,6 +79,7 @@ fn config_set_changes_what_is_served_at_once_and_all_or_nothing() {
         assert_eq!(ask(&mut client, &format!("CONFIG SET {set}")), error);
     }
     for (set, part) in [
+        ("maxclients 5 timeout soon", "'timeout') - "),
         ("maxclients 5 timeout soon", "`limits.idle_timeout_secs` cannot be `soon`"),
         ("maxclients 5 maxmemory 1mb", "give at least 16MiB"),
         ("maxclients 5 threads 3", "next start"),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use base::Clock;
+use protocol::resp::commands::SPECS;
 
 use crate::client::{Client, request};
 use crate::reference::{config, millpond, redis, start};
@@ -224,4 +225,24 @@ fn slow_commands_are_events_until_they_are_forgotten() {
     assert_eq!(client.ask("LATENCY GRAPH command"), "-ERR No samples available for event \\'command\\'");
     assert_eq!(client.ask("LATENCY RESET"), ":1");
     assert_eq!(client.ask("LATENCY RESET"), ":0");
+}
+
+#[test]
+fn help_lists_every_subcommand() {
+    let (_server, address) = millpond();
+    let mut client = Client::connect(address);
+    let help = client.ask("CONFIG HELP");
+    assert!(help.starts_with("*[+CONFIG <subcommand> "), "{help}");
+    assert!(help.contains(" +SET <name> <value> [<name> <value> ...] +    Changes settings"), "{help}");
+    for spec in SPECS.iter().filter(|spec| !spec.subcommands.is_empty()) {
+        let help = client.ask(&format!("{} HELP", spec.name));
+        let docs = client.ask(&format!("COMMAND DOCS {}", spec.name));
+        for sub in spec.subcommands {
+            let summary = sub.summary.as_bytes().escape_ascii();
+            let line = format!(" +{} {}", sub.name.to_uppercase(), sub.arguments);
+            assert!(help.contains(&format!("{} +    {summary}", line.trim_end())), "{line}: {help}");
+            let entry = format!("${}|{} *[$summary ${summary} ", spec.name, sub.name);
+            assert!(docs.contains(&entry), "{entry}: {docs}");
+        }
+    }
 }

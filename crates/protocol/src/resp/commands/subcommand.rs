@@ -12,6 +12,8 @@ pub(super) const MANY: usize = usize::MAX;
 pub struct Subcommand {
     /// The name, in lower case.
     pub name: &'static str,
+    /// The version of Redis that introduced it.
+    pub since: &'static str,
     /// The fewest arguments behind its name.
     pub least: usize,
     /// The most arguments behind its name.
@@ -21,11 +23,32 @@ pub struct Subcommand {
     own: Option<&'static [Category]>,
     /// True if its first argument is a key, of which it reads neither value nor type.
     pub has_key: bool,
+    /// The arguments behind its name, as `HELP` writes them.
+    pub arguments: &'static str,
+    /// A sentence that says what it does.
+    pub summary: &'static str,
 }
 
 impl Subcommand {
-    pub(super) const fn new(name: &'static str, least: usize, most: usize, flags: &'static str) -> Self {
-        Self { name, least, most, flags, own: None, has_key: false }
+    pub(super) const fn new(
+        name: &'static str,
+        since: &'static str,
+        least: usize,
+        most: usize,
+        flags: &'static str,
+    ) -> Self {
+        Self { name, since, least, most, flags, own: None, has_key: false, arguments: "", summary: "" }
+    }
+
+    /// The one that lists the others.
+    pub(super) const fn help(since: &'static str) -> Self {
+        Self::new("help", since, 0, 0, "").does("", "Prints this help.")
+    }
+
+    /// With its arguments, and what it does, as a sentence.
+    pub(super) const fn does(mut self, arguments: &'static str, summary: &'static str) -> Self {
+        (self.arguments, self.summary) = (arguments, summary);
+        self
     }
 
     /// In these categories, and not those of its group.

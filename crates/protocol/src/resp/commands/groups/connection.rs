@@ -18,24 +18,41 @@ group! {
         .categories(&[])
         .cost(Cost::Report)
         .subcommands(&[
-            Subcommand::new("caching", 1, 1, ""),
-            Subcommand::new("getname", 0, 0, ""),
-            Subcommand::new("getredir", 0, 0, ""),
-            Subcommand::new("help", 0, 0, ""),
-            Subcommand::new("id", 0, 0, ""),
-            Subcommand::new("info", 0, 0, ""),
-            Subcommand::new("kill", 1, MANY, "admin"),
-            Subcommand::new("list", 0, MANY, "admin"),
-            Subcommand::new("no-evict", 1, 1, "admin"),
-            Subcommand::new("no-touch", 1, 1, ""),
-            Subcommand::new("pause", 1, MANY, "admin"),
-            Subcommand::new("reply", 1, 1, ""),
-            Subcommand::new("setinfo", 2, 2, ""),
-            Subcommand::new("setname", 1, 1, ""),
-            Subcommand::new("tracking", 1, MANY, ""),
-            Subcommand::new("trackinginfo", 0, 0, ""),
-            Subcommand::new("unblock", 1, MANY, "admin"),
-            Subcommand::new("unpause", 0, 0, "admin"),
+            Subcommand::new("caching", "6.0.0", 1, 1, "")
+                .does("(YES|NO)", "Tells whether the keys of the next command are tracked, with OPTIN or OPTOUT."),
+            Subcommand::new("getname", "2.6.9", 0, 0, "")
+                .does("", "Returns the name of this connection."),
+            Subcommand::new("getredir", "6.0.0", 0, 0, "")
+                .does("", "Returns the connection that receives this one's invalidations."),
+            Subcommand::help("5.0.0"),
+            Subcommand::new("id", "5.0.0", 0, 0, "")
+                .does("", "Returns the number of this connection."),
+            Subcommand::new("info", "6.2.0", 0, 0, "")
+                .does("", "Returns the fields of this connection."),
+            Subcommand::new("kill", "2.4.0", 1, MANY, "admin")
+                .does("(<ip:port> | [ID <id>] [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [USER <name>] [ADDR <ip:port>] [LADDR <ip:port>] [SKIPME (YES|NO)])", "Closes the connection from there, or those that match all filters."),
+            Subcommand::new("list", "2.4.0", 0, MANY, "admin")
+                .does("[TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [ID <id> ...]", "Returns the fields of each connection."),
+            Subcommand::new("no-evict", "7.0.0", 1, 1, "admin")
+                .does("(ON|OFF)", "Accepted; changes nothing."),
+            Subcommand::new("no-touch", "7.2.0", 1, 1, "")
+                .does("(ON|OFF)", "Accepted; changes nothing."),
+            Subcommand::new("pause", "3.0.0", 1, MANY, "admin")
+                .does("<milliseconds> [WRITE|ALL]", "Lets the requests of all clients of the tenant wait, or those that write."),
+            Subcommand::new("reply", "3.2.0", 1, 1, "")
+                .does("(ON|OFF|SKIP)", "Sets whether commands are answered."),
+            Subcommand::new("setinfo", "7.2.0", 2, 2, "")
+                .does("(LIB-NAME|LIB-VER) <value>", "Sets the name or version of the client's library."),
+            Subcommand::new("setname", "2.6.9", 1, 1, "")
+                .does("<name>", "Names this connection."),
+            Subcommand::new("tracking", "6.0.0", 1, MANY, "")
+                .does("(ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [PREFIX <prefix> ...]] [OPTIN] [OPTOUT] [NOLOOP]", "Sets whether this connection receives invalidations of keys that it has read."),
+            Subcommand::new("trackinginfo", "6.2.0", 0, 0, "")
+                .does("", "Returns the options of tracking."),
+            Subcommand::new("unblock", "5.0.0", 1, MANY, "admin")
+                .does("<id> [TIMEOUT|ERROR]", "Returns 0: nobody waits for a key."),
+            Subcommand::new("unpause", "6.2.0", 0, 0, "admin")
+                .does("", "Ends a pause."),
         ]),
     Echo("echo", "1.0.0", 2, "loading stale fast", NO_KEYS)
         .summary("Returns its argument."),
@@ -51,5 +68,5 @@ group! {
         .summary("Resets the state of the connection.")
         .immediate(),
     Select("select", "1.0.0", 2, "loading stale fast", NO_KEYS)
-        .summary("Selects a database. Only database 0 exists."),
+        .summary("Selects a database: 0, or one that a tenant has in its settings."),
 }

@@ -36,11 +36,15 @@ group! {
         .summary("Describes how the value of a key is stored.")
         .categories(&[])
         .subcommands(&[
-            Subcommand::new("encoding", 1, 1, "readonly").with_key(),
-            Subcommand::new("freq", 1, 1, "readonly").with_key(),
-            Subcommand::new("help", 0, 0, ""),
-            Subcommand::new("idletime", 1, 1, "readonly").with_key(),
-            Subcommand::new("refcount", 1, 1, "readonly").with_key(),
+            Subcommand::new("encoding", "2.2.3", 1, 1, "readonly")
+                .does("<key>", "Returns the encoding that Redis would have for the value.").with_key(),
+            Subcommand::new("freq", "4.0.0", 1, 1, "readonly")
+                .does("<key>", "Always refused: no policy counts as Redis's LFU does.").with_key(),
+            Subcommand::help("6.2.0"),
+            Subcommand::new("idletime", "2.2.3", 1, 1, "readonly")
+                .does("<key>", "Returns the seconds since the key was last read or written.").with_key(),
+            Subcommand::new("refcount", "2.2.3", 1, 1, "readonly")
+                .does("<key>", "Returns 1.").with_key(),
         ]),
     Persist("persist", "2.2.0", 2, "write fast", UPDATES)
         .summary("Removes the expiration time of a key."),

@@ -12,12 +12,17 @@ group! {
     PubSub("pubsub", "2.8.0", -2, "", NO_KEYS)
         .summary("Describes channels.")
         .subcommands(&[
-            Subcommand::new("channels", 0, MANY, "pubsub"),
-            Subcommand::new("help", 0, 0, ""),
-            Subcommand::new("numpat", 0, 0, "pubsub"),
-            Subcommand::new("numsub", 0, MANY, "pubsub"),
-            Subcommand::new("shardchannels", 0, MANY, "pubsub"),
-            Subcommand::new("shardnumsub", 0, MANY, "pubsub"),
+            Subcommand::new("channels", "2.8.0", 0, MANY, "pubsub")
+                .does("[<pattern>]", "Lists the channels that have subscribers."),
+            Subcommand::help("6.2.0"),
+            Subcommand::new("numpat", "2.8.0", 0, 0, "pubsub")
+                .does("", "Returns 0: there are no subscriptions to patterns."),
+            Subcommand::new("numsub", "2.8.0", 0, MANY, "pubsub")
+                .does("[<channel> ...]", "Counts the subscribers of channels."),
+            Subcommand::new("shardchannels", "7.0.0", 0, MANY, "pubsub")
+                .does("[<pattern>]", "Returns an empty list: there are no shards."),
+            Subcommand::new("shardnumsub", "7.0.0", 0, MANY, "pubsub")
+                .does("[<channel> ...]", "Returns 0 for each channel: there are no shards."),
         ]),
     Subscribe("subscribe", "2.0.0", -2, "pubsub noscript loading stale", NO_KEYS)
         .summary("Subscribes to the channel of invalidated keys."),
