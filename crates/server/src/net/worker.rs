@@ -11,6 +11,7 @@
 mod connections;
 mod mail;
 mod memory;
+mod newcomers;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
@@ -25,6 +26,7 @@ use frontend::listener::ListenerState;
 use frontend::mailbox::Message;
 use frontend::mailbox::Token;
 use frontend::output::KEEP_BYTES as SPARE_OUTPUT_BYTES;
+use frontend::peer::Peer;
 use frontend::session::Protocols;
 use frontend::settings::Settings;
 use frontend::shared::Shared;
@@ -62,6 +64,10 @@ const MAX_LATE: usize = 1_024;
 /// Duration from which a turn is slow: the next one of the connection waits behind those of others.
 const SLOW_TURN_NANOS: u64 = 1_000_000;
 
+const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// Time between two looks for a place for a newcomer.
+const PLACE_LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+
 /// The error sent to a client when the limit of connections is reached.
 const fn too_many(protocol: Protocol) -> &'static [u8] {
     match protocol {
@@ -77,6 +83,16 @@ struct Away {
     held_bytes: u64,
     pushes: Vec<u8>,
     closes: Option<Counter>,
+}
+
+/// A connection that was accepted when there was no place for another.
+struct Newcomer {
+    socket: OwnedFd,
+    peer: Peer,
+    /// The number of its listener.
+    listener: usize,
+    /// Nanoseconds of the machine's monotonic clock at which it is refused.
+    until: u64,
 }
 
 /// The state of a worker's thread.
@@ -103,6 +119,7 @@ pub(crate) struct Worker<'c> {
     held: Vec<(Token, u64)>,
     /// Connections that wait for the answer to a wrong password, and until when, as there.
     late: Vec<(Token, u64)>,
+    newcomers: Vec<Newcomer>,
     /// Time at which connections were last checked for being overdue, Unix seconds.
     swept_secs: u32,
     /// Time at which connections that still drain are closed, Unix seconds.
@@ -152,6 +169,7 @@ impl<'c> Worker<'c> {
             spare_descriptor: spare_descriptor(),
             held: Vec::new(),
             late: Vec::new(),
+            newcomers: Vec::new(),
             drain_until_secs: None,
         })
     }
@@ -178,6 +196,7 @@ impl<'c> Worker<'c> {
             }
             self.release(false);
             self.round();
+            self.look_for_places();
             let shared = self.context.shared;
             for (token, bytes) in shared.tracking.deliver(shared, Some(self.index)) {
                 self.push(token, &bytes);
@@ -244,18 +263,15 @@ impl<'c> Worker<'c> {
     fn timeout(&self) -> Option<Timespec> {
         // A second is the resolution of all time-outs; with nobody connected there is nothing to
         // time.
-        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        let longest = if self.newcomers.is_empty() { SECOND } else { PLACE_LOOK };
         let held_until = self.held.iter().chain(&self.late).map(|(_, until)| *until).min();
         match self.lanes.next_at().into_iter().chain(held_until).min() {
-            None => (self.connections.len() > 0).then_some(second),
+            None => (self.connections.len() > 0 || !self.newcomers.is_empty()).then_some(longest),
             Some(0) => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
             Some(at) => {
                 let nanos = at.saturating_sub(self.context.shared.clock.monotonic_nanos());
-                Some(if nanos < 1_000_000_000 {
-                    Timespec { tv_sec: 0, tv_nsec: nanos as i64 }
-                } else {
-                    second
-                })
+                let nanos = Duration::from_nanos(nanos);
+                Some(Timespec::try_from(nanos).map_or(longest, |wait| wait.min(longest)))
             }
         }
     }

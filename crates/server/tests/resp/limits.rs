@@ -37,6 +37,22 @@ fn one_connection_too_many_is_told_so() {
     assert_eq!(first.ask("PING"), "+PONG");
 }
 
+/// As of clients that connect again all at once, whose old connections another worker has not
+/// closed yet.
+#[test]
+fn a_connection_that_finds_no_place_waits_a_moment_for_one() {
+    let mut config = config();
+    config.limits.max_connections = 1;
+    let (_server, address) = start(config, Clock::System);
+    let mut first = Client::connect(address);
+    assert_eq!(first.ask("PING"), "+PONG");
+    let mut second = Client::connect(address);
+    second.send("PING\r\n");
+    base::thread::sleep(std::time::Duration::from_millis(10));
+    drop(first);
+    assert_eq!(second.reply(), "+PONG");
+}
+
 #[test]
 fn what_is_too_large_is_refused_and_the_connection_goes_on() {
     const TOO_LONG: &str = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)";

@@ -63,19 +63,20 @@ impl Worker<'_> {
         refused.is_ok()
     }
 
-    /// Gives a new connection to the worker that has the fewest, or refuses it.
-    pub(super) fn admit(&mut self, socket: OwnedFd, peer: Peer, number: usize) {
-        let shared = self.context.shared;
-        let Some(state) = shared.listeners.get(number) else { return };
-        state.accounts.home.counters.add(Counter::Accepted, 1);
-        let open = shared.connections.fetch_add(1, Ordering::Relaxed);
+    /// Counts a new connection. `false`: there are as many as there may be.
+    pub(super) fn take_place(&self, state: &ListenerState) -> bool {
+        let open = self.context.shared.connections.fetch_add(1, Ordering::Relaxed);
         if open >= self.context.settings.max_connections || state.accounts.home.tenant.open().is_err() {
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
-            state.accounts.home.counters.add(Counter::RefusedConnection, 1);
-            refuse(&socket, state);
-            return;
+            self.context.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            return false;
         }
         state.connections.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Gives a new connection, which is counted, to the worker that has the fewest.
+    pub(super) fn hand_out(&mut self, socket: OwnedFd, peer: Peer, number: usize) {
+        let shared = self.context.shared;
         let load = |index: usize| {
             shared.workers.get(index).map_or(usize::MAX, |worker| worker.connections.load(Ordering::Relaxed))
         };
