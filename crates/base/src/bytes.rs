@@ -20,6 +20,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(u64);
 
+/// The most that a text may say: what a signed number, as those of TOML, can be.
+const MOST: u64 = i64::MAX as u64;
+
 /// Suffix, in lower case, and the number of bytes it stands for.
 const UNITS: [(&str, u64); 14] = [
     ("", 1),
@@ -87,15 +90,22 @@ impl FromStr for ByteSize {
         let (number, unit) = trimmed.split_at(split);
         let unit = unit.trim().to_ascii_lowercase();
         let factor = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(error)?.1;
-        if let Ok(whole) = number.parse::<u64>() {
-            return whole.checked_mul(factor).map(Self).ok_or_else(error);
-        }
-        let fraction: f64 = number.parse().map_err(|_| error())?;
-        let bytes = fraction * factor as f64;
-        if !bytes.is_finite() || bytes < 0.0 || bytes >= u64::MAX as f64 {
-            return Err(error());
-        }
-        Ok(Self(bytes.round() as u64))
+        let bytes = match number.parse::<u64>() {
+            Ok(whole) => whole.checked_mul(factor),
+            Err(_) => {
+                let bytes = number.parse::<f64>().map_err(|_| error())? * factor as f64;
+                (bytes.is_finite() && bytes >= 0.0).then(|| bytes.round() as u64)
+            }
+        };
+        bytes.filter(|bytes| *bytes <= MOST).map(Self).ok_or_else(error)
+    }
+}
+
+impl ByteSize {
+    /// The size as [`Self::to_string`] has it, if that is exact, else in bytes.
+    pub fn exact(self) -> String {
+        let text = self.to_string();
+        if text.parse() == Ok(self) { text } else { format!("{} B", self.0) }
     }
 }
 

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn millpond(arguments: &[&str]) -> Command {
     let mut command = Command::new(BINARY);
     command.args(arguments);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MILLPOND_")) {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MILLPOND_")) {
         command.env_remove(name);
     }
     command
@@ -176,6 +176,19 @@ fn a_check_finds_what_the_machine_does_not_have() {
     let output = run(&["config", "check", &good]);
     assert!(output.status.success() && output.stderr.is_empty(), "{}", error(&output));
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 2, "no file was made");
+}
+
+#[test]
+fn variables_that_are_no_text_do_not_matter_unless_they_are_settings() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let strange = std::ffi::OsStr::from_bytes(b"\xff");
+    let check = |variable: &str| {
+        millpond(&["config", "check"]).env(variable, strange).output().expect("the binary runs")
+    };
+    let output = check("FOO");
+    assert!(output.status.success(), "{}", error(&output));
+    let said = error(&check("MILLPOND_MEMORY"));
+    assert!(said.contains("MILLPOND_MEMORY: the variable's value is not UTF-8"), "{said}");
 }
 
 /// `head` closes its end after what it wants.

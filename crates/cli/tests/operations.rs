@@ -187,7 +187,8 @@ fn a_running_server_is_asked_and_changed_by_commands() {
         .expect("a file");
     let file = file.to_str().expect("text");
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
-    let mut server = Running::activated(&socket, "main", None, &["--config", file]);
+    let flags = ["--config", file, "--set", "limits.max_line_bytes=4KiB"];
+    let mut server = Running::activated(&socket, "main", None, &flags);
     let admin = server.admin();
     let admin = admin.as_str();
 
@@ -215,10 +216,17 @@ fn a_running_server_is_asked_and_changed_by_commands() {
     assert!(error.contains("did you mean `limits.max_connections`?"), "{error}");
     let written = said(&["config", "set", "--write", "--admin", admin, "log.level=warn"]);
     assert!(written.contains("configuration file"), "{written}");
+    let output = millpond(&["config", "set", "--write", "--admin", admin, "limits.max_line_bytes=8KiB"]);
+    let warning = String::from_utf8_lossy(&output.stderr);
+    assert!(warning.contains("limits.max_line_bytes: --set overrides the file"), "{warning}");
     let text = std::fs::read_to_string(file).expect("the file");
     // What was changed before and is not asked for is not written.
     assert!(text.starts_with("# ours\nmemory = \"64MiB\" # enough\n"), "{text}");
     assert!(text.contains("level = \"warn\"") && !text.contains("max_connections"), "{text}");
+    let output = millpond(&["tenant", "set", "temp", "--admin", admin]);
+    let warning = String::from_utf8_lossy(&output.stderr);
+    assert!(warning.contains("warning: tenant.temp: not in the file, so the next reload"), "{warning}");
+    said(&["tenant", "remove", "temp", "--admin", admin]);
     let written =
         said(&["config", "set", "--write", "--admin", admin, "memory=48MiB", "limits.max_connections=99"]);
     assert!(written.starts_with("Nothing has changed.\n"), "{written}");

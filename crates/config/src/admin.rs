@@ -68,9 +68,7 @@ pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
              network is trusted"
         ));
     }
-    if config.listeners.iter().any(|listener| listener.address == *address)
-        && !matches!(address, Address::Tcp(address) if address.port() == 0)
-    {
+    if config.listeners.iter().any(|listener| listener.address.clashes_with(address)) {
         problems.push(format!("admin.address: {address} is also a listener's; give it its own port"));
     }
 }

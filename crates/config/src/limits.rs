@@ -8,8 +8,8 @@ use super::values::MAX_ITEM;
 settings! {
     /// Limits on what a client can make grow.
     pub struct Limits in "limits." {
-        /// Most connections at a time, over all listeners. A further one gets "ERROR Too many open
-        /// connections" and is closed.
+        /// Most connections at a time, over all listeners. A further one waits a tenth of a
+        /// second for a place, gets "ERROR Too many open connections" and is closed.
         online max_connections: usize = 4096, in 1..;
 
         /// The longest command line, except for retrievals. A longer one gets "CLIENT_ERROR line
@@ -45,8 +45,8 @@ settings! {
         online max_output_buffer_bytes: ByteSize = ByteSize::mib(1),
             in ByteSize::kib(4)..=ByteSize::gib(1);
 
-        /// Buffers of all connections together. A request that would need more gets SERVER_ERROR
-        /// out of memory. "auto": an eighth of `memory`, at least 16MiB.
+        /// Buffers of all connections together. Above that, the largest connections of the tenant
+        /// whose connections hold most are closed. "auto": an eighth of `memory`, at least 16MiB.
         online max_connection_memory_bytes: Auto<ByteSize> = Auto::Auto, in ByteSize::mib(1)..;
 
         /// Pipelined requests of one connection that are answered before other connections get

@@ -85,7 +85,7 @@ pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
         problems.push("listener: there is none; add [[listener]] with an address".to_owned());
     }
     let mut names = HashSet::new();
-    let mut addresses = HashSet::new();
+    let mut addresses: Vec<&Address> = Vec::new();
     for listener in &config.listeners {
         let ListenerConfig { name, address, .. } = listener;
         if name.is_empty() || name.len() > 64 {
@@ -95,12 +95,16 @@ pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
             problems
                 .push(format!("listener.name: two listeners are called `{name}`; give each its own name"));
         }
-        let any_port = matches!(address, Address::Tcp(address) if address.port() == 0);
-        if !any_port && !addresses.insert(address) {
-            problems.push(format!(
+        match addresses.iter().find(|other| address.clashes_with(other)) {
+            Some(other) if *other == address => problems.push(format!(
                 "listener.{name}.address: {address} is used twice; give each listener its own"
-            ));
+            )),
+            Some(other) => problems.push(format!(
+                "listener.{name}.address: {address} and {other} cannot both be listened on; give each listener its own port"
+            )),
+            None => {}
         }
+        addresses.push(address);
         check_listener_tenants(config, listener, problems);
         let has_password =
             |user: &UserSettings| user.rules().is_ok_and(|rules| rules.is_on && !rules.passwords.is_empty());

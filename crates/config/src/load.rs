@@ -85,6 +85,8 @@ pub struct Loaded {
     pub config: Config,
     /// Warnings for the operator, which do not stop the server.
     pub warnings: Vec<String>,
+    /// The settings that variables and flags give, which override the file at each reload.
+    pub overrides: Vec<Override>,
 }
 
 /// Loads the configuration from `file` (if any), the process environment and `flags`. Later ones
@@ -100,9 +102,25 @@ pub fn load(file: Option<&Path>, flags: &Flags, survey: Survey<'_>) -> Result<Lo
             .map_err(|e| refuse(format!("the configuration file {} cannot be read: {e}", path.display())))?,
     };
     let name = file.map_or_else(String::new, |path| path.display().to_string());
-    let environment: Vec<(String, String)> = std::env::vars().collect();
-    let loaded = load_text(&name, &text, &environment, flags, survey)?;
+    let (environment, mistakes) = environment();
+    let mistakes = flags.mistakes.iter().cloned().chain(mistakes).collect();
+    let loaded = load_text(&name, &text, &environment, &Flags { mistakes, ..flags.clone() }, survey)?;
     Ok(Loaded { file: file.map(Path::to_owned), ..loaded })
+}
+
+/// The variables of this process that may be settings, and the fault of each that is not a text.
+fn environment() -> (Vec<(String, String)>, Vec<String>) {
+    let (mut texts, mut mistakes) = (Vec::new(), Vec::new());
+    for (name, value) in std::env::vars_os() {
+        match (name.into_string(), value.into_string()) {
+            (Ok(name), Ok(value)) => texts.push((name, value)),
+            (Ok(name), Err(_)) if name.starts_with(PREFIX) => {
+                mistakes.push(format!("{name}: the variable's value is not UTF-8"));
+            }
+            _ => {}
+        }
+    }
+    (texts, mistakes)
 }
 
 /// As [`load`], from a text whose file is called `name`, and a given environment.
@@ -144,7 +162,8 @@ pub fn load_text(
     problems.iter().chain(more).for_each(|problem| mistakes.place(problem));
     mistakes.into_result()?;
     let warnings = check::warnings(&config).into_iter().chain(findings.warnings).collect();
-    Ok(Loaded { file: None, config, warnings })
+    let overrides = variables.into_iter().chain(flags.settings.iter().cloned()).collect();
+    Ok(Loaded { file: None, config, warnings, overrides })
 }
 
 /// Listeners for the first pool: `main` and `main-2`, and `redis` for Redis clients alone.
@@ -173,6 +192,9 @@ fn refuse(message: String) -> Error {
     Error::new(ErrorKind::Config, message)
 }
 
+/// The beginning of the variables' names.
+const PREFIX: &str = "MILLPOND_";
+
 /// Variables that are not settings of the server, but options of the command.
 const OPTIONS: [&str; 6] = [
     "MILLPOND_CONFIG",
@@ -191,7 +213,7 @@ fn from_environment(environment: &[(String, String)]) -> (Vec<Override>, Vec<Str
         keys::all().filter_map(|key| Some((keys::environment_name(key)?, key.path))).collect();
     let mut settings = Vec::new();
     let mut misspelt = Vec::new();
-    for (variable, value) in environment.iter().filter(|(name, _)| name.starts_with("MILLPOND_")) {
+    for (variable, value) in environment.iter().filter(|(name, _)| name.starts_with(PREFIX)) {
         if let Some((_, path)) = names.iter().find(|(name, _)| name == variable) {
             settings.push(Override {
                 source: variable.clone(),
@@ -203,12 +225,23 @@ fn from_environment(environment: &[(String, String)]) -> (Vec<Override>, Vec<Str
         if OPTIONS.contains(&variable.as_str()) {
             continue;
         }
+        let foreign = read::FOREIGN.iter().find(|(name, _)| is_variable_of(variable, name));
+        if let Some(own) = foreign.and_then(|(_, own)| keys::environment_name(keys::find(own)?)) {
+            misspelt.push(format!("{variable}: there is no such variable; did you mean {own}?"));
+            continue;
+        }
         let mut known = names.iter().map(|(name, _)| name.as_str()).chain(OPTIONS);
         if let Some(near) = known.find(|name| suggest::distance(variable, name) <= 2) {
             misspelt.push(format!("{variable}: there is no such variable; did you mean {near}?"));
         }
     }
     (settings, misspelt)
+}
+
+/// Returns whether a variable is called after a setting.
+fn is_variable_of(variable: &str, path: &str) -> bool {
+    let rest = variable.strip_prefix(PREFIX);
+    rest.is_some_and(|rest| rest.eq_ignore_ascii_case(&path.replace(['.', '-'], "_")))
 }
 
 /// `config` with one setting changed.
@@ -220,13 +253,22 @@ pub(super) fn apply(config: &Config, setting: &Override) -> Result<Config, Error
         return Err(refuse(format!("{}: {}", setting.source, read::unknown_setting(&setting.path))));
     }
     let mut table = to_table(config)?;
-    let value = read_value(&setting.value);
     let slot = slot(&mut table, &setting.path)
         .ok_or_else(|| refuse(format!("{}: {}", setting.source, no_slot(config, &setting.path))))?;
-    *slot = value;
-    Config::deserialize(table).map_err(|e| {
-        let message = read::in_words(&setting.path, e.message());
-        refuse(format!("{}: `{}` cannot be `{}`: {message}", setting.source, setting.path, setting.value))
+    let text = toml::Value::String(setting.value.clone());
+    *slot = read_value(&setting.value).unwrap_or_else(|| text.clone());
+    let is_text = *slot == text;
+    Config::deserialize(table.clone()).or_else(|error| {
+        // What looks like a number may be meant as a text: `1.3`.
+        let as_text = || {
+            *self::slot(&mut table, &setting.path)? = text;
+            Config::deserialize(table).ok()
+        };
+        let changed = if is_text { None } else { as_text() };
+        changed.ok_or_else(|| {
+            let message = read::in_words(&setting.path, error.message());
+            refuse(format!("{}: `{}` cannot be `{}`: {message}", setting.source, setting.path, setting.value))
+        })
     })
 }
 
@@ -241,6 +283,13 @@ fn no_slot(config: &Config, path: &str) -> String {
     };
     let (list, key) =
         (path.split('.').next().unwrap_or_default(), path.rsplit('.').next().unwrap_or_default());
+    let entry = path.strip_prefix("pool.").and_then(|rest| rest.rsplit_once('.')).map(|(entry, _)| entry);
+    if let Some(name) = entry.filter(|name| config.tenants.iter().any(|tenant| tenant.pool() == *name)) {
+        return format!(
+            "there is no `{path}` to set, as the pool was made for its tenant: add [[pool]] with name = \"{name}\" to the \
+             file, or set `tenant.{name}.limit` or `tenant.{name}.reserve`"
+        );
+    }
     let full: Vec<String> = names.iter().map(|name| format!("`{list}.{name}.{key}`")).collect();
     match full.as_slice() {
         [] => format!("there is no `{path}` to set, as there is no {list}"),
@@ -249,13 +298,9 @@ fn no_slot(config: &Config, path: &str) -> String {
     }
 }
 
-/// Reads `text` as TOML if it is that, else as a string, so that `64MiB` needs no quotes on a
-/// command line.
-fn read_value(text: &str) -> toml::Value {
-    toml::from_str::<toml::Table>(&format!("value = {text}"))
-        .ok()
-        .and_then(|mut table| table.remove("value"))
-        .unwrap_or_else(|| toml::Value::String(text.to_owned()))
+/// Reads `text` as TOML if it is that: `64MiB` needs no quotes on a command line.
+fn read_value(text: &str) -> Option<toml::Value> {
+    toml::from_str::<toml::Table>(&format!("value = {text}")).ok()?.remove("value")
 }
 
 pub(super) fn to_table(config: &Config) -> Result<toml::Table, Error> {

@@ -7,7 +7,7 @@ use millpond::PolicyKind;
 use millpond::strategy::Strategy;
 
 use super::Config;
-use super::values::{Auto, Classes, MAX_ITEM};
+use super::values::{Auto, Classes, MAX_ITEM, MIN_CHUNK};
 
 settings! {
     /// A part of the memory with its own limit, policy and size classes.
@@ -45,7 +45,7 @@ settings! {
         restart class_factor: f64 = 1.25;
 
         /// The smallest size class.
-        restart class_min_bytes: ByteSize = ByteSize::new(64), in ByteSize::new(64)..;
+        restart class_min_bytes: ByteSize = MIN_CHUNK, in MIN_CHUNK..;
 
         /// The largest size class, which bounds an item with its header and key.
         restart class_max_bytes: ByteSize = ByteSize::mib(4), in ..=MAX_ITEM;
@@ -88,13 +88,15 @@ fn check_pool(pool: &PoolSettings, problems: &mut Vec<String>) {
     if pool.class_min_bytes > pool.class_max_bytes {
         problems.push(format!(
             "pool.{name}.class_min_bytes: {} is more than class_max_bytes ({})",
-            pool.class_min_bytes, pool.class_max_bytes
+            pool.class_min_bytes.exact(),
+            pool.class_max_bytes.exact()
         ));
     }
     let sizes = &pool.class_sizes_bytes;
-    if !sizes.is_sorted_by(|a, b| a < b) || sizes.iter().any(|size| u64::from(*size) > MAX_ITEM.as_u64()) {
+    let is_size = |size: &u32| (MIN_CHUNK..=MAX_ITEM).contains(&ByteSize::new((*size).into()));
+    if !sizes.is_sorted_by(|a, b| a < b) || !sizes.iter().all(is_size) {
         problems.push(format!(
-            "pool.{name}.class_sizes_bytes: the sizes must ascend and be at most {MAX_ITEM} each"
+            "pool.{name}.class_sizes_bytes: the sizes must ascend, and each be from {MIN_CHUNK} to {MAX_ITEM}"
         ));
     }
 }

@@ -333,14 +333,33 @@ pub(super) fn unknown_setting(path: &str) -> String {
     unknown_key(&plain)
 }
 
+/// Names that memcached and Redis have for settings, and ours.
+pub(super) const FOREIGN: [(&str, &str); 12] = [
+    ("aclfile", "user.rules"),
+    ("bind", "listener.address"),
+    ("databases", "tenant.databases"),
+    ("loglevel", "log.level"),
+    ("maxclients", "limits.max_connections"),
+    ("maxconns", "limits.max_connections"),
+    ("maxmemory", "memory"),
+    ("maxmemory-policy", "pool.policy"),
+    ("port", "listener.address"),
+    ("requirepass", "user.password_hash"),
+    ("user.password", "user.password_hash"),
+    ("unixsocket", "listener.address"),
+];
+
 /// The message about a setting that does not exist, with the one that was probably meant.
 pub(super) fn unknown_key(path: &str) -> String {
+    let last = path.rsplit('.').next().unwrap_or(path);
+    if let Some((_, known)) = FOREIGN.iter().find(|(foreign, _)| [path, last].contains(foreign)) {
+        return format!("there is no setting `{path}`; did you mean `{known}`?");
+    }
     let section = path.rsplit_once('.').map_or("", |(section, _)| section);
     let siblings = keys::all()
         .map(|key| key.path)
         .filter(|key| key.rsplit_once('.').map_or("", |(section, _)| section) == section);
     let sections = ["limits", "admin", "watch", "monitor", "telemetry", "log"].into_iter().chain(LISTS);
-    let last = path.rsplit('.').next().unwrap_or(path);
     // Of settings of one name those of the whole server come first.
     let (of_lists, others): (Vec<&Key>, Vec<&Key>) =
         keys::all().partition(|key| keys::environment_name(key).is_none());
@@ -375,10 +394,17 @@ pub(super) fn in_words(path: &str, message: &str) -> String {
         ("invalid type: sequence", "it cannot be a list"),
         ("invalid type: map", "it cannot be a table"),
     ];
+    let (is_negative, is_integer) =
+        (message.contains("integer `-"), message.contains("invalid value: integer"));
     let message =
         words.iter().fold(message.trim_end().to_owned(), |text, (rust, plain)| text.replace(rust, plain));
     let message = message.replace('\n', " ");
     let Some((problem, expected)) = message.split_once("expected ") else { return message };
+    let range = match expected {
+        "a whole number" if is_negative => ", 0 or more",
+        "a whole number" if is_integer => ", and none that large",
+        _ => "",
+    };
     let can_be_auto = keys::find(path).is_some_and(|key| key.can_be_auto());
     let expected = match expected {
         _ if keys::is_size(path) => "a size, as in \"512MiB\"",
@@ -388,7 +414,7 @@ pub(super) fn in_words(path: &str, message: &str) -> String {
         expected => expected,
     };
     let auto = if can_be_auto && !expected.contains("auto") { ", or \"auto\"" } else { "" };
-    format!("{problem}expected {expected}{auto}")
+    format!("{problem}expected {expected}{range}{auto}")
 }
 
 /// A line of a file whose value lacks quotes.

@@ -50,6 +50,23 @@ pub(crate) trait Bounded {
 
     /// The value that the bounds hold for, if it is not left to the server.
     fn number(&self) -> Option<&Self::Number>;
+
+    /// A value that is outside of the bounds, so that it does not look like one of them.
+    fn exact(number: &Self::Number) -> String {
+        number.to_string()
+    }
+}
+
+impl Bounded for ByteSize {
+    type Number = Self;
+
+    fn number(&self) -> Option<&Self> {
+        Some(self)
+    }
+
+    fn exact(number: &Self) -> String {
+        (*number).exact()
+    }
 }
 
 macro_rules! bounded {
@@ -64,7 +81,7 @@ macro_rules! bounded {
     };
 }
 
-bounded!(u32, i64, usize, ByteSize);
+bounded!(u32, i64, usize);
 
 impl<T: Bounded> Bounded for Auto<T> {
     type Number = T::Number;
@@ -75,11 +92,15 @@ impl<T: Bounded> Bounded for Auto<T> {
             Self::Set(value) => value.number(),
         }
     }
+
+    fn exact(number: &T::Number) -> String {
+        T::exact(number)
+    }
 }
 
 /// Returns what is wrong with a value that is outside of its bounds.
 pub(crate) fn outside<T: Bounded>(value: &T, bounds: &impl RangeBounds<T::Number>) -> Option<String> {
-    let number = value.number().filter(|number| !bounds.contains(number))?;
+    let number = T::exact(value.number().filter(|number| !bounds.contains(number))?);
     Some(match (bounds.start_bound(), bounds.end_bound()) {
         (Bound::Included(least), Bound::Included(most)) => {
             format!("{number} is not between {least} and {most}")

@@ -80,6 +80,13 @@ fn reserves_must_fit_into_limits_and_memory() {
     }
 }
 
+fn assert_refused(text: &str, parts: &[&str]) {
+    let error = refusal(text);
+    for part in parts {
+        assert!(error.contains(part), "{text:?} gave {error:?}, which lacks {part:?}");
+    }
+}
+
 #[test]
 fn wrong_values_are_refused_by_name() {
     for (text, parts) in [
@@ -98,12 +105,32 @@ fn wrong_values_are_refused_by_name() {
         ),
         ("[admin]\naddress = \"tcp://0.0.0.0:11212\"", &["admin.address", "allow_remote"]),
         ("[admin]\naddress = \"tcp://127.0.0.1:11211\"", &["admin.address", "own port"]),
+        ("allow_remote = true\n[admin]\naddress = \"tcp://[::]:11211\"", &["admin.address", "own port"]),
         ("[[listener]]\naddress = \"unix://relative\"", &["unix:///run"]),
         ("[[listener]]\naddress = \"example.com:1\"", &["IP address"]),
         ("[[listener]]\npool = \"defalt\"", &["listener.main.pool", "did you mean `default`"]),
         ("[[listener]]\n[[listener]]\n", &["two listeners", "used twice"]),
+        (
+            "allow_remote = true\n[[listener]]\n[[listener]]\nname = \"b\"\naddress = \"0.0.0.0:11211\"",
+            &["test.toml:5: listener.b.address: ", "tcp://127.0.0.1:11211", "own port"],
+        ),
+        ("limits.max_connections = -1", &["test.toml:1: ", "the number `-1`", "0 or more"]),
+        ("maxmemory = \"2GiB\"", &["no setting `maxmemory`; did you mean `memory`?"]),
+        (
+            "[limits]\nmaxclients = 1",
+            &["no setting `limits.maxclients`; did you mean `limits.max_connections`?"],
+        ),
+        ("[[listener]]\nport = 1", &["no setting `listener.port`; did you mean `listener.address`?"]),
         ("[[listener]]\nmode = \"rwx\"", &["octal"]),
-        ("[[tenant]]\nname = \"\"", &["tenant.name", "1 to 64"]),
+    ] {
+        assert_refused(text, parts);
+    }
+}
+
+#[test]
+fn wrong_values_of_tenants_users_and_limits_are_refused_by_name() {
+    for (text, parts) in [
+        ("[[tenant]]\nname = \"\"", &["tenant.name", "1 to 64"][..]),
         ("[[tenant]]\nname = \"a\"\n[[tenant]]\nname = \"a\"", &["two tenants are called `a`"]),
         ("[[tenant]]\nname = \"a\"\npool = \"defalt\"", &["tenant.a.pool", "did you mean `default`"]),
         (
@@ -138,16 +165,17 @@ fn wrong_values_are_refused_by_name() {
         ("[[pool]]\nclass_factor = 1.0", &["pool.default.class_factor"]),
         ("[[pool]]\nclass_max_bytes = \"8MiB\"", &["class_max_bytes", "4MiB"]),
         ("[[pool]]\nclass_sizes_bytes = [128, 64]", &["ascend"]),
+        ("[[pool]]\nclass_sizes_bytes = [10]", &["test.toml:2: ", "from 64B to 4MiB"]),
+        ("[[pool]]\nclass_min_bytes = 4194303\nclass_max_bytes = 4194302", &["4194303 B is more than"]),
+        ("[limits]\nmax_item_bytes = 4194305", &["4194305 B is not between 1KiB and 4MiB"]),
+        ("[[pool]]\nlimit = \"9223372036854775808\"", &["test.toml:2: pool.default.limit: "]),
         ("[limits]\nmax_line_bytes = 100", &["limits.max_line_bytes", "between 2KiB and"]),
         ("[limits]\nmax_item_bytes = \"5MiB\"", &["limits.max_item_bytes", "and 4MiB"]),
         ("# no\nmemory = 99999999999999999999", &["test.toml:2: ", "cannot be used", "99999999999999999999"]),
         ("[limits]\nmax_connections = -1", &["test.toml:2: limits.max_connections: "]),
         ("[log]\nlevel = \"loud\"", &["error, warn"]),
     ] {
-        let error = refusal(text);
-        for part in parts {
-            assert!(error.contains(part), "{text:?} gave {error:?}, which lacks {part:?}");
-        }
+        assert_refused(text, parts);
     }
 }
 
@@ -184,6 +212,21 @@ fn environment_goes_over_the_file_and_flags_over_both() {
     assert_eq!(loaded.warnings, [""; 0]);
 }
 
+#[test]
+fn a_text_that_looks_like_a_number_needs_no_quotes_on_the_command_line() {
+    let given = |assignment: &str| {
+        let settings = vec![Override::parse("--set", assignment).expect("a setting")];
+        load_text("", "", &[], &Flags { settings, ..Flags::default() }, &unsurveyed)
+    };
+    let text = "[admin]\ntls_min_version = \"1.3\"";
+    let config = given("admin.tls_min_version=1.3").expect("good").config;
+    assert_eq!(config.admin.tls_min_version, parse(text).admin.tls_min_version);
+    let error = given("admin.tls_min_version=1.4").expect_err("refused").to_string();
+    assert!(error.contains("cannot be `1.4`"), "{error}");
+    let error = given("limits.max_connections=1.5").expect_err("refused").to_string();
+    assert!(error.contains("the number `1.5`"), "{error}");
+}
+
 /// Those that are near none are left alone: orchestrators make some.
 #[test]
 fn a_misspelt_variable_is_refused() {
@@ -191,6 +234,8 @@ fn a_misspelt_variable_is_refused() {
         ("MILLPOND_LIMITS_MAX_CONECTIONS", "MILLPOND_LIMITS_MAX_CONNECTIONS"),
         ("MILLPOND_MEMROY", "MILLPOND_MEMORY"),
         ("MILLPOND_LISTENS", "MILLPOND_LISTEN"),
+        ("MILLPOND_MAXMEMORY", "MILLPOND_MEMORY"),
+        ("MILLPOND_MAXCLIENTS", "MILLPOND_LIMITS_MAX_CONNECTIONS"),
     ] {
         let environment = [(variable.to_owned(), "9".to_owned())];
         let error =

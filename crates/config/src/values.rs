@@ -9,6 +9,8 @@ use base::ByteSize;
 use serde::de::{IntoDeserializer, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+/// The smallest chunk that the engine can have.
+pub(super) const MIN_CHUNK: ByteSize = ByteSize::new(64);
 /// The largest item that the engine can hold: one slab.
 pub(super) const MAX_ITEM: ByteSize = ByteSize::mib(4);
 
@@ -112,6 +114,21 @@ impl Address {
     /// TCP on this machine only.
     pub const fn loopback(port: u16) -> Self {
         Self::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
+    }
+
+    /// Returns whether only one of the two can be listened on.
+    pub(crate) fn clashes_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Tcp(one), Self::Tcp(two)) => {
+                // A socket for all IPv6 addresses takes those of IPv4 as well.
+                let has = |all: &SocketAddr, one: &SocketAddr| {
+                    all.ip() == one.ip() || all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
+                };
+                one.port() != 0 && one.port() == two.port() && (has(one, two) || has(two, one))
+            }
+            (Self::Unix(one), Self::Unix(two)) => one == two,
+            _ => false,
+        }
     }
 
     /// Returns whether another machine could connect to it.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
 use config::Config;
+use config::load::Override;
 
 use crate::log::LogControl;
 
@@ -25,6 +26,8 @@ pub struct Changing {
 pub struct Origin {
     /// The configuration file.
     pub file: Option<PathBuf>,
+    /// The settings that variables and flags give.
+    pub overrides: Vec<Override>,
     /// The log, whose level follows the configuration.
     pub log: LogControl,
 }
@@ -52,5 +55,11 @@ impl Changing {
     /// The configuration file, if the server was started with one.
     pub fn file(&self) -> Option<&Path> {
         self.origin.get()?.file.as_deref()
+    }
+
+    /// The variable or flag that gives a setting, whatever the file says.
+    pub fn override_of(&self, path: &str) -> Option<&str> {
+        let overrides = &self.origin.get()?.overrides;
+        overrides.iter().rfind(|given| given.path == path).map(|given| given.source.as_str())
     }
 }

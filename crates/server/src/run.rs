@@ -26,14 +26,14 @@ use crate::server::Server;
 /// If the configuration is rejected or the server cannot start, and if a worker dies.
 pub fn run(protocols: Protocols, load: impl Fn(Survey<'_>) -> Result<Loaded, Error>) -> Result<(), Error> {
     let activated = Activated::from_environment()?;
-    let Loaded { file, config, warnings } = load(&|config| preflight::start(config, &activated))?;
+    let Loaded { file, config, warnings, overrides } = load(&|config| preflight::start(config, &activated))?;
     let log = LogControl::start(config.log.level);
     let flushes = Flushes(log.clone());
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])
         .map_err(|e| Error::with_source(ErrorKind::System, "signals cannot be received", e))?;
     let server = Server::start_with(config, protocols, Clock::System, activated)?;
-    server.shared().changing.set_origin(Origin { file: file.clone(), log });
+    server.shared().changing.set_origin(Origin { file: file.clone(), overrides, log });
     announce(&server);
     let listening = listening(&server);
     notify::ready(&listening);

@@ -312,7 +312,14 @@ fn build_pools(config: &Config, cache: &Cache) -> Result<Vec<Arc<Pool>>, Error> 
     };
     let pools: Result<Vec<_>, Error> = config.all_pools().iter().map(add).collect();
     // The leftovers of a pool that is not in the configuration any more are of no use.
-    cache.discard_unclaimed();
+    let discarded = cache.discard_unclaimed();
+    if discarded > base::ByteSize::new(0) {
+        tracing::warn!(
+            "{discarded} of items that another process left in {} are lost: no pool and no tenant has the name of theirs any \
+             more",
+            config.shared_memory.display()
+        );
+    }
     let recovered = cache.recovered();
     if recovered.items + recovered.dropped > 0 {
         tracing::info!(

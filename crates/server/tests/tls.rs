@@ -18,6 +18,38 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
 use support::{Client, PATIENCE, address, config, metric, wait_until};
 
+/// A certificate of X.509 version 1, as `openssl x509 -req` makes without extensions.
+const OLD_CERTIFICATE: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBJDCBywIUQz0/C9qxnBsOJJYaT9eKi04xxv0wCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyODEzMzk0NFoYDzIwODEwODMxMTMzOTQ0
+WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AAQWOYc/dOh7/mSLDAUsq9ctRR7bGSWA06f6Og2BwKTD9tMHdBtQK/KjQTuLF5dq
+LP/MiwOHMdqCrHlXN5QrfmTiMAoGCCqGSM49BAMCA0gAMEUCIQCOG5myWX+Zk6MO
+kW9yjqQVoCMfQtuUlZ3Mfnt9tqmx2AIgRR89zRZ8WTOA7/793M8kTjQmu58Pgieg
+zMlcCaaKvX0=
+-----END CERTIFICATE-----
+";
+
+/// Files of a server that are broken, and why they are refused.
+const BROKEN: &[(&str, &str, &str)] = &[
+    ("server.key", "no key", "there is not a private key in it"),
+    ("server.pem", "no certificate", "there is not a certificate in it"),
+    ("server.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "cannot be read"),
+    ("server.pem", "-----BEGIN CERTIFICATE-----\nAAAA", "not valid PEM"),
+    ("server.pem", OLD_CERTIFICATE, "X.509 version 3"),
+    (
+        "server.key",
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+        "is encrypted",
+    ),
+    (
+        "server.key",
+        "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+        "is encrypted",
+    ),
+];
+
 const CLOSES: &str = "millpond_server_closes_total{listener=\"main\",reason=";
 const FAILURES: &str = "millpond_server_tls_failures_total{listener=\"main\",reason=";
 const HANDSHAKES: &str = "millpond_server_tls_handshakes_total{listener=\"main\",kind=";
@@ -392,12 +424,7 @@ fn certificates_are_exchanged_while_serving_and_broken_ones_are_not() {
     let first = served(&before);
     let expires = metric(&server, EXPIRY);
 
-    for (file, text, reason) in [
-        ("server.key", "no key", "there is not a private key in it"),
-        ("server.pem", "no certificate", "there is not a certificate in it"),
-        ("server.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "cannot be read"),
-        ("server.pem", "-----BEGIN CERTIFICATE-----\nAAAA", "not valid PEM"),
-    ] {
+    for (file, text, reason) in BROKEN {
         let good = std::fs::read(authority.file(file)).expect("the file");
         std::fs::write(authority.file(file), text).expect("broken");
         let error = server.reload(&config).expect_err("refused").to_string();

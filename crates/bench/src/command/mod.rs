@@ -25,10 +25,10 @@ use serde::Serialize;
 /// The arguments that shape an embedded cache.
 #[derive(Clone, Debug, Args)]
 pub struct EngineArgs {
-    /// All memory of the cache, in bytes or with a unit [default: 64MiB, or as --config says]
+    /// All memory of the cache, in bytes or with a unit [default: 64MiB]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<ByteSize>,
-    /// Eviction policy, such as s3-fifo or lru [default: s3-fifo, or as --config says]
+    /// Eviction policy, such as s3-fifo or lru [default: s3-fifo]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<PolicyKind>,
     /// With lru: a hit within this many seconds of the last one promotes nothing; 0 promotes always

@@ -30,8 +30,18 @@ pub(super) fn load(name: &str, settings: &TlsSettings) -> Result<Tls, Vec<String
         true => Err(format!("{name}.tls_key: {NO_TLS_KEY}")),
         false => config::files::read(key)
             .map_err(pem::Error::Io)
-            .and_then(|pem| PrivateKeyDer::from_pem_slice(&pem))
-            .map_err(|error| refuse("tls_key", key, pem_problem(&error, "a private key"))),
+            .map_err(|error| pem_problem(&error, "a private key"))
+            .and_then(|pem| {
+                let read = PrivateKeyDer::from_pem_slice(&pem);
+                read.map_err(|error| {
+                    if is_encrypted(&pem) {
+                        ENCRYPTED.to_owned()
+                    } else {
+                        pem_problem(&error, "a private key")
+                    }
+                })
+            })
+            .map_err(|what| refuse("tls_key", key, what)),
     };
     let verifier = match client_ca.as_os_str().is_empty() {
         true => Ok(None),
@@ -53,18 +63,32 @@ pub(super) fn load(name: &str, settings: &TlsSettings) -> Result<Tls, Vec<String
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_single_cert(chain, private).map_err(|error| {
-        let what = match error {
+        vec![match error {
             rustls::Error::InconsistentKeys(_) => {
-                format!("this is not the key of the certificate in {}", certificate.display())
+                let what = format!("this is not the key of the certificate in {}", certificate.display());
+                refuse("tls_key", key, what)
             }
-            error => format!("the key cannot be used: {error}"),
-        };
-        vec![refuse("tls_key", key, what)]
+            rustls::Error::InvalidCertificate(_) => {
+                let what =
+                    format!("the certificate cannot be used, which has to be of X.509 version 3: {error}");
+                refuse("tls_certificate", certificate, what)
+            }
+            error => refuse("tls_key", key, format!("the key cannot be used: {error}")),
+        }]
     })?;
     config.send_tls13_tickets = TICKETS;
     config.ticketer = ring::Ticketer::new()
         .map_err(|error| vec![format!("{name}.tls_key: the system has no randomness for TLS: {error}")])?;
     Ok(Tls { config: Arc::new(config), certificate: own, expires_secs })
+}
+
+/// The problem of a key that is encrypted.
+const ENCRYPTED: &str = "the key is encrypted, and there is nobody to ask for its passphrase; write it without one: \
+                         openssl pkey -in FILE -out NEW";
+
+fn is_encrypted(pem: &[u8]) -> bool {
+    let has = |text: &[u8]| pem.windows(text.len()).any(|window| window == text);
+    has(b"BEGIN ENCRYPTED PRIVATE KEY") || has(b"Proc-Type: 4,ENCRYPTED")
 }
 
 /// The certificates in `file`, and when the first of them expires, in Unix seconds.

@@ -1,5 +1,6 @@
 //! `/config`: the settings that hold, and changes of them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
@@ -41,7 +42,10 @@ pub(super) async fn set(
     Json(wanted): Json<Map<String, Value>>,
 ) -> Response {
     let source = "PUT /config";
-    let settings = overrides(source, "", wanted);
+    let settings = match overrides(source, "", wanted) {
+        Ok(settings) => settings,
+        Err(problem) => return (StatusCode::BAD_REQUEST, problem).into_response(),
+    };
     let by = format!("{source} by {}", operator.address);
     let change =
         move || make(&shared, query, &settings, || shared.change(&by, |old| lay_over(old, &settings)));
@@ -69,15 +73,30 @@ pub(super) fn make(
         return (StatusCode::CONFLICT, format!("{error}\n")).into_response();
     }
     let changed = make();
+    let mut overridden = Vec::new();
     if writes && let Ok(changes) = &changed {
         let changed = changes.iter().map(|change| change.path.clone());
-        let paths = changed.chain(asked.iter().map(|setting| setting.path.clone())).collect();
+        let paths: BTreeSet<String> =
+            changed.chain(asked.iter().map(|setting| setting.path.clone())).collect();
+        let source = |path: &String| Some((path.clone(), shared.changing.override_of(path)?.to_owned()));
+        overridden.extend(paths.iter().filter_map(source));
         if let Err(error) = shared.write_config(&paths) {
             let problem = format!("the change holds, but not in the file: {error}\n");
             return (StatusCode::CONFLICT, problem).into_response();
         }
     }
+    let removed_later = changed.as_ref().map_or_else(|_| Vec::new(), |changes| new_tenants(changes));
     let mut answer = answer(shared, changed);
+    for (path, source) in overridden {
+        warn(&mut answer, &format!("{path}: {source} overrides the file at the next reload and start"));
+    }
+    if !writes && shared.config_file().is_ok() {
+        for tenant in removed_later {
+            let said =
+                format!("{tenant}: not in the file, so the next reload or start removes it, with its items");
+            warn(&mut answer, &said);
+        }
+    }
     if writes
         && answer.status().is_success()
         && let Ok(file) = shared.config_file()
@@ -97,16 +116,33 @@ fn warn(answer: &mut Response, warning: &str) {
 }
 
 /// The settings that an object has, by their names behind `prefix`.
-pub(super) fn overrides(source: &str, prefix: &str, wanted: Map<String, Value>) -> Vec<Override> {
-    let setting = |(name, value): (String, Value)| Override {
-        source: source.to_owned(),
-        path: format!("{prefix}{name}"),
-        value: match value {
+///
+/// # Errors
+/// If the value of one is nothing that a setting can be.
+pub(super) fn overrides(
+    source: &str,
+    prefix: &str,
+    wanted: Map<String, Value>,
+) -> Result<Vec<Override>, String> {
+    let setting = |(name, value): (String, Value)| {
+        let path = format!("{prefix}{name}");
+        let value = match value {
             Value::String(text) => text,
+            Value::Null | Value::Object(_) => {
+                return Err(format!("{source}: {path}: give it a number, a text, a list, true or false\n"));
+            }
             value => value.to_string(),
-        },
+        };
+        Ok(Override { source: source.to_owned(), path, value })
     };
     wanted.into_iter().map(setting).collect()
+}
+
+/// The tenants that changes have made, as the settings of one are called: `tenant.shop`.
+fn new_tenants(changes: &[Change]) -> Vec<String> {
+    let new = changes.iter().filter(|change| change.old.is_empty());
+    let names = new.filter_map(|change| change.path.strip_suffix(".name"));
+    names.filter(|path| path.starts_with("tenant.")).map(str::to_owned).collect()
 }
 
 /// Reports the changes, or why nothing was changed; warnings are in headers.
@@ -120,10 +156,7 @@ fn answer(shared: &Shared, changed: Result<Vec<Change>, Error>) -> Response {
     );
     let mut answer = Json(Value::Array(shown.collect())).into_response();
     let config = shared.config();
-    let is_new = |change: &&Change| {
-        change.path.starts_with("tenant.") && change.path.ends_with(".name") && change.old.is_empty()
-    };
-    let (tenants, new) = (config.all_tenants().len(), changes.iter().filter(is_new).count());
+    let (tenants, new) = (config.all_tenants().len(), new_tenants(&changes).len());
     if tenants > 1 && tenants <= new + 1 {
         warn(
             &mut answer,

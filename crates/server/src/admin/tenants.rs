@@ -58,7 +58,10 @@ pub(super) async fn set(
     Json(wanted): Json<Map<String, Value>>,
 ) -> Response {
     let source = format!("PUT /tenants/{name}");
-    let settings = overrides(&source, &format!("tenant.{name}."), wanted);
+    let settings = match overrides(&source, &format!("tenant.{name}."), wanted) {
+        Ok(settings) => settings,
+        Err(problem) => return (StatusCode::BAD_REQUEST, problem).into_response(),
+    };
     let by = format!("{source} by {}", operator.address);
     let change = move || {
         make(&shared, query, &settings, || shared.change(&by, |old| old.with_tenant(&name, &settings)))
