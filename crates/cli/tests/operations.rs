@@ -187,8 +187,7 @@ fn a_running_server_is_asked_and_changed_by_commands() {
         .expect("a file");
     let file = file.to_str().expect("text");
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
-    let flags = ["--config", file, "--set", "limits.max_line_bytes=4KiB"];
-    let mut server = Running::activated(&socket, "main", None, &flags);
+    let mut server = Running::activated(&socket, "main", None, &["--config", file]);
     let admin = server.admin();
     let admin = admin.as_str();
 
@@ -216,17 +215,10 @@ fn a_running_server_is_asked_and_changed_by_commands() {
     assert!(error.contains("did you mean `limits.max_connections`?"), "{error}");
     let written = said(&["config", "set", "--write", "--admin", admin, "log.level=warn"]);
     assert!(written.contains("configuration file"), "{written}");
-    let output = millpond(&["config", "set", "--write", "--admin", admin, "limits.max_line_bytes=8KiB"]);
-    let warning = String::from_utf8_lossy(&output.stderr);
-    assert!(warning.contains("limits.max_line_bytes: --set overrides the file"), "{warning}");
     let text = std::fs::read_to_string(file).expect("the file");
     // What was changed before and is not asked for is not written.
     assert!(text.starts_with("# ours\nmemory = \"64MiB\" # enough\n"), "{text}");
     assert!(text.contains("level = \"warn\"") && !text.contains("max_connections"), "{text}");
-    let output = millpond(&["tenant", "set", "temp", "--admin", admin]);
-    let warning = String::from_utf8_lossy(&output.stderr);
-    assert!(warning.contains("warning: tenant.temp: not in the file, so the next reload"), "{warning}");
-    said(&["tenant", "remove", "temp", "--admin", admin]);
     let written =
         said(&["config", "set", "--write", "--admin", admin, "memory=48MiB", "limits.max_connections=99"]);
     assert!(written.starts_with("Nothing has changed.\n"), "{written}");
@@ -244,6 +236,31 @@ fn a_running_server_is_asked_and_changed_by_commands() {
     let error = refused(&["health", "--admin", admin]);
     assert!(error.contains("is the server running"), "{error}");
     assert_eq!(refused(&["top", "--admin", admin]).replace("/stats.json", "/healthz"), error);
+}
+
+#[test]
+fn changes_that_do_not_last_are_warned_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("millpond.toml");
+    std::fs::write(&file, "memory = \"64MiB\"\n[admin]\naddress = \"tcp://127.0.0.1:0\"\n[[listener]]\naddress = \"tcp://127.0.0.1:0\"\n")
+        .expect("a file");
+    let file = file.to_str().expect("text");
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let flags = ["--config", file, "--set", "limits.max_line_bytes=4KiB"];
+    let mut server = Running::activated(&socket, "main", None, &flags);
+    let admin = server.admin();
+    let warning = |arguments: &[&str]| {
+        let output = millpond(&[arguments, &["--admin", &admin]].concat());
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let overridden = warning(&["config", "set", "--write", "limits.max_line_bytes=8KiB"]);
+    assert!(overridden.contains("limits.max_line_bytes: --set overrides the file"), "{overridden}");
+    let other = warning(&["config", "set", "--write", "limits.max_get_keys=9"]);
+    assert_eq!(other, "");
+    let temporary = warning(&["tenant", "set", "temp"]);
+    assert!(temporary.contains("warning: tenant.temp: not in the file, so the next reload"), "{temporary}");
+    assert!(!warning(&["tenant", "set", "kept", "--write"]).contains("not in the file"));
 }
 
 #[test]

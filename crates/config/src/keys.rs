@@ -25,6 +25,11 @@ pub fn all() -> impl Iterator<Item = &'static Key> + Clone {
     SECTIONS.into_iter().flatten()
 }
 
+/// The names of the sections, in the order of the example file.
+pub(super) fn sections() -> impl Iterator<Item = &'static str> {
+    SECTIONS.into_iter().filter_map(|keys| Some(keys.first()?.path.split_once('.')?.0))
+}
+
 /// The sections that may be repeated.
 pub(super) const LISTS: [&str; 4] = ["listener", "pool", "tenant", "user"];
 

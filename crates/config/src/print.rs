@@ -32,9 +32,7 @@ pub fn render(config: &Config) -> Result<String, Error> {
     for key in keys::all().filter(|key| !key.path.contains('.')) {
         setting(&mut text, key, key.path, table.get(key.path));
     }
-    for section in
-        ["listener", "pool", "tenant", "user", "limits", "admin", "watch", "monitor", "telemetry", "log"]
-    {
+    for section in keys::sections() {
         match table.get(section) {
             Some(Value::Array(entries)) if entries.is_empty() => example(&mut text, section)?,
             Some(Value::Array(entries)) => {

@@ -173,7 +173,7 @@ impl Reader {
         let line = self.lines.of(at);
         self.mistakes.lines.entry(name.to_owned()).or_insert(line);
         let is_setting = keys::all().any(|key| key.path == name);
-        let is_section = keys::all().any(|key| key.path.split_once('.').is_some_and(|(it, _)| it == name));
+        let is_section = keys::sections().any(|section| section == name);
         if is_setting {
             if self.is_good(name, line, |value| one(name, value), value) {
                 self.good.insert(name.to_owned(), value.clone());
@@ -359,13 +359,12 @@ pub(super) fn unknown_key(path: &str) -> String {
     let siblings = keys::all()
         .map(|key| key.path)
         .filter(|key| key.rsplit_once('.').map_or("", |(section, _)| section) == section);
-    let sections = ["limits", "admin", "watch", "monitor", "telemetry", "log"].into_iter().chain(LISTS);
     // Of settings of one name those of the whole server come first.
     let (of_lists, others): (Vec<&Key>, Vec<&Key>) =
         keys::all().partition(|key| keys::environment_name(key).is_none());
     let mut all = others.into_iter().chain(of_lists).map(|key| key.path);
     let nearest = suggest::nearest(path, siblings)
-        .or_else(|| suggest::nearest(path, sections))
+        .or_else(|| suggest::nearest(path, keys::sections()))
         .or_else(|| all.find(|key| key.rsplit('.').next() == Some(last)))
         .or_else(|| suggest::nearest(path, keys::all().map(|key| key.path)));
     match nearest {
