@@ -19,6 +19,12 @@ impl<'c> Commands<'_, 'c> {
             Server::Info => return self.info(args, w),
             Server::Latency => return self.latency(args, w),
             Server::Memory => return self.memory(args, w),
+            Server::Role => {
+                w.array(3);
+                w.bulk(b"master");
+                w.integer(0);
+                w.array(0);
+            }
             Server::SlowLog => return self.slowlog(args, w),
             Server::SwapDb => {
                 let place = |index, which| {

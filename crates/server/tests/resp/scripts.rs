@@ -518,6 +518,8 @@ select 1
 select -1
 select abc
 select
+role
+role extra
 swapdb 0 0
 swapdb 0 1
 swapdb a 0
@@ -689,6 +691,7 @@ command info rpop rpoplpush rpush rpushx sadd scan scard sdiff
 command info sdiffstore select set setbit setex setnx setrange sinter
 command info sintercard sinterstore sismember smembers smismember smove sort sort_ro
 command info spop srandmember srem sscan strlen subscribe substr sunion
+command info role
 command info sunionstore swapdb time touch ttl type unlink unsubscribe
 command info unwatch watch zadd zcard zcount zdiff zdiffstore zincrby
 command info zinter zintercard zinterstore zlexcount zmpop zmscore zpopmax zpopmin

@@ -119,6 +119,9 @@ group! {
             Subcommand::new("usage", "4.0.0", 1, MANY, "readonly")
                 .does("<key> [SAMPLES <count>]", "Returns the bytes that a key and its value take of their pool.").with_key(),
         ]),
+    Role("role", "2.8.12", 1, "noscript loading stale fast", NO_KEYS)
+        .summary("Returns the role in replication: always that of a primary without replicas.")
+        .categories(&[Category::Admin, Category::Dangerous]),
     SlowLog("slowlog", "2.2.12", -2, "", NO_KEYS)
         .summary("Reports slow commands.")
         .cost(Cost::Report)
