@@ -102,7 +102,7 @@ impl FromStr for ByteSize {
 }
 
 impl ByteSize {
-    /// The size as [`Self::to_string`] has it, if that is exact, else in bytes.
+    /// The size as it is displayed, if that is exact, else in bytes.
     pub fn exact(self) -> String {
         let text = self.to_string();
         if text.parse() == Ok(self) { text } else { format!("{} B", self.0) }

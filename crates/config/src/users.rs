@@ -44,8 +44,8 @@ settings! {
         /// has its listener's tenant. Empty: the listener's.
         online tenant: String = String::new();
 
-        /// Other tenants that it may select by SELECT; "*" is all. Empty: those of the listener, if
-        /// the user has no tenant either.
+        /// Other tenants that it may select by SELECT; "*" is all. Empty: none if `tenant` is set,
+        /// else those of the listener.
         online tenants: Vec<String> = Vec::new();
 
         /// Its permissions, in the syntax of Redis's ACLs; docs/security.md gives their meaning for

@@ -177,11 +177,12 @@ fn value(name: &str, text: Value) -> Value {
     }
 }
 
-/// Returns a figure in bytes with its unit, as a comment; nothing for other figures.
+/// Returns a figure in bytes with its unit, as a comment; nothing if the value has the unit, and
+/// for other figures.
 fn in_units(name: &str, value: &Value) -> String {
     match value.as_u64().filter(|_| name.ends_with("_bytes")) {
-        Some(bytes) => format!("  # {}", ByteSize::new(bytes)),
-        None => String::new(),
+        Some(bytes) if written(name, value).is_none() => format!("  # {}", ByteSize::new(bytes)),
+        _ => String::new(),
     }
 }
 
@@ -239,7 +240,8 @@ mod tests {
 
     #[test]
     fn figures_in_bytes_have_their_unit() {
-        assert_eq!(in_units("memory_bytes", &3_670_016.into()), "  # 3.5MiB");
+        assert_eq!(in_units("memory_bytes", &3_670_017.into()), "  # 3.5MiB");
+        assert_eq!(in_units("memory_bytes", &3_670_016.into()), "", "the value says it");
         assert_eq!(in_units("items", &3_670_016.into()), "");
         assert_eq!(in_units("limit_bytes", &Value::Null), "");
     }

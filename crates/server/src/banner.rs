@@ -2,7 +2,7 @@
 //! pools and tenants, who must authenticate, and lines to try that work with this configuration.
 
 use config::acl::DEFAULT_USER;
-use config::{Address, Auto, Config, ListenerConfig, Protocol, UserSettings};
+use config::{Address, Auto, ClientAuth, Config, ListenerConfig, Protocol, UserSettings};
 use protocol::resp::commands::Spec;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -48,6 +48,7 @@ pub(crate) fn listening(config: &Config, addresses: &[(String, Address)]) -> Str
         let tls = match listener.tls() {
             None => "",
             Some(tls) if tls.client_ca.as_os_str().is_empty() => ", by TLS",
+            Some(tls) if tls.client_auth == ClientAuth::Optional => ", by TLS, with or without a certificate",
             Some(_) => ", by TLS with certificates",
         };
         let auth = match (config.needs_users_at(listener), listener.auth) {

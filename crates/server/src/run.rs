@@ -95,6 +95,10 @@ fn reload(server: &Server, file: Option<&Path>, load: &impl Fn(Survey<'_>) -> Re
             tracing::info!("The configuration was reloaded; nothing in it has changed.");
         }
         Ok(_) => {}
-        Err(error) => tracing::error!(%error, "The configuration was not reloaded."),
+        Err(error) => {
+            // One line of the log for all that is wrong.
+            let error = error.to_string().replace('\n', "; ");
+            tracing::error!(error, "The configuration was not reloaded.");
+        }
     }
 }

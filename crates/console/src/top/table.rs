@@ -32,7 +32,7 @@ impl View {
             Self::Tenants => "tenants",
             Self::Classes => "size classes",
             Self::HotKeys => "hot keys",
-            Self::Curves => "more memory",
+            Self::Curves => "misses with more memory",
         }
     }
 

@@ -116,7 +116,7 @@ pub fn answer(
         && options.trace_time.is_none()
     {
         let promotes = format!(
-            "lru promotes an item once in {refresh_secs} s, and a replay takes less: lru:0 promotes always"
+            "lru promotes an item at most once in {refresh_secs} s, which a replay hardly lasts; --policy lru:0 promotes at each hit"
         );
         answer.note = if answer.note.is_empty() { promotes } else { format!("{}; {promotes}", answer.note) };
     }
