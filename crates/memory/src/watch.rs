@@ -337,7 +337,8 @@ impl Core {
     fn spend(&self, bytes: u64) -> Result<Spent<'_>, Error> {
         self.ledger.charge(Part::Fixed, bytes);
         let spent = Spent { core: self, bytes };
-        self.shrink_to_limit().map(|()| spent)
+        // What is switched off needs no room, and succeeds in a cache that is over its limit.
+        if bytes == 0 { Ok(spent) } else { self.shrink_to_limit().map(|()| spent) }
     }
 
     /// Notes for the curve of its pool that an item was inserted. In the shared key space, one

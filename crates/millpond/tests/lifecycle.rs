@@ -375,3 +375,20 @@ fn a_hook_may_switch_watching_on_as_another_call_of_that_evicts() {
     drop(reader);
     cache.validate();
 }
+
+/// Nothing that is switched off needs memory, of which there is none here.
+#[test]
+fn watching_is_switched_off_in_a_cache_over_its_limit() {
+    let config = CacheConfig { memory: ByteSize::mib(32), huge_pages: false, ..CacheConfig::default() };
+    let cache = Cache::new(config).expect("a cache");
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("a new name");
+    cache.set_hot_keys(pool, Some(HotKeysConfig::default())).expect("room");
+    let mut held = Vec::new();
+    for key in 0..20_000_u32 {
+        let item = cache.allocate(pool, &key.to_le_bytes(), 1_000, &ItemOptions::default()).expect("room");
+        held.push(cache.insert_or_replace(item).0);
+    }
+    cache.set_memory(ByteSize::mib(16)).expect_err("all items are held");
+    cache.set_hot_keys(pool, None).expect("it needs no memory");
+    cache.set_curve(pool, None).expect("it needs no memory");
+}
