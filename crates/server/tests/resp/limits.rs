@@ -1,6 +1,7 @@
 //! The bounds of everything that a client may make grow, and the replies that report them.
 
 use base::{ByteSize, Clock};
+use millpond_server::Server;
 
 use crate::client::{Client, request};
 use crate::reference::{config, millpond, start};
@@ -24,14 +25,19 @@ fn what_is_no_request_is_told_and_the_connection_closed() {
     }
 }
 
-#[test]
-fn one_connection_too_many_is_told_so() {
+/// A server of one connection, that connection, and another one.
+fn full() -> (Server, Client, Client) {
     let mut config = config();
     config.limits.max_connections = 1;
-    let (_server, address) = start(config, Clock::System);
+    let (server, address) = start(config, Clock::System);
     let mut first = Client::connect(address);
     assert_eq!(first.ask("PING"), "+PONG");
-    let mut second = Client::connect(address);
+    (server, first, Client::connect(address))
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let (_server, mut first, mut second) = full();
     assert_eq!(second.reply(), "-ERR max number of clients reached");
     assert_eq!(second.reply(), "closed");
     assert_eq!(first.ask("PING"), "+PONG");
@@ -41,12 +47,7 @@ fn one_connection_too_many_is_told_so() {
 /// closed yet.
 #[test]
 fn a_connection_that_finds_no_place_waits_a_moment_for_one() {
-    let mut config = config();
-    config.limits.max_connections = 1;
-    let (_server, address) = start(config, Clock::System);
-    let mut first = Client::connect(address);
-    assert_eq!(first.ask("PING"), "+PONG");
-    let mut second = Client::connect(address);
+    let (_server, first, mut second) = full();
     second.send("PING\r\n");
     base::thread::sleep(std::time::Duration::from_millis(10));
     drop(first);
