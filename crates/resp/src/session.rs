@@ -26,6 +26,8 @@ use super::timing::Gathered;
 
 /// The longest argument of an unauthenticated client, as in Redis.
 const MAX_UNAUTHENTICATED_BULK_BYTES: usize = 16 << 10;
+/// The most arguments of a request of such a client, the command's name among them, as in Redis.
+const MAX_UNAUTHENTICATED_ARGS: usize = 10;
 
 /// Creates the session of a connection that is charged to `account`: a
 /// [`NewSession`](frontend::session::NewSession).
@@ -233,6 +235,7 @@ fn limits(settings: &Settings, identity: &Identity) -> Limits {
         return limits;
     }
     Limits {
+        max_args: limits.max_args.min(MAX_UNAUTHENTICATED_ARGS),
         max_bulk_bytes: limits.max_bulk_bytes.min(MAX_UNAUTHENTICATED_BULK_BYTES),
         max_kept_bulk_bytes: limits.max_kept_bulk_bytes.min(MAX_UNAUTHENTICATED_BULK_BYTES),
         max_request_bytes: limits.max_request_bytes.min(4 * MAX_UNAUTHENTICATED_BULK_BYTES),

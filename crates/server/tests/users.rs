@@ -64,7 +64,11 @@ fn who_has_not_said_who_it_is_may_do_nothing() {
     assert_eq!(resp(&mut client, "GET k"), "-NOAUTH Authentication required.");
     let mut client = Client::connect(address(&server));
     assert_eq!(resp(&mut client, "HELLO 3 AUTH admin sesame"), "%7");
-    // A request that is too long for an unauthenticated client.
+    // Requests that are too long for an unauthenticated client.
+    let mut client = Client::connect(address(&server));
+    client.send("*11\r\n$4\r\nMGET\r\n");
+    assert_eq!(client.line(), "-ERR Protocol error: invalid multibulk length");
+    assert!(client.is_closed());
     let mut client = Client::connect(address(&server));
     client.send("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20000\r\n");
     assert_eq!(client.line(), "-ERR Protocol error: invalid bulk length");
