@@ -24,13 +24,17 @@ use crate::scenario::ItemCost;
 use crate::table::Table;
 use crate::world::{Eviction, Prepared, Run, prepare, run};
 
+const EXAMPLE: &[u8] = include_bytes!("../../../../config/simulation.toml");
+
 /// Flags of `millpond simulate`.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct SimulateArgs {
-    /// The simulation's file, as docs/simulation.md describes it; config/simulation.toml is a
-    /// commented example
-    #[arg(value_name = "FILE", required_unless_present = "list_policies")]
+    /// The simulation's file; --print-example prints a commented one
+    #[arg(value_name = "FILE", required_unless_present_any = ["list_policies", "print_example"])]
     pub file: Option<PathBuf>,
+    /// Print a commented file to begin with
+    #[arg(long)]
+    pub print_example: bool,
     /// The policies to compare, the first as the baseline; replaces those of the file
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub policies: Vec<String>,
@@ -79,6 +83,9 @@ struct Compared {
 }
 
 fn simulate(args: &SimulateArgs, out: &mut dyn Write) -> Result<()> {
+    if args.print_example {
+        return Ok(out.write_all(EXAMPLE)?);
+    }
     if args.list_policies {
         let mut table = Table::new("", ["policy", "what it does"]);
         for (name, summary) in policies() {
@@ -258,13 +265,9 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let mut args = SimulateArgs {
             file: Some(path),
-            policies: Vec::new(),
-            memory: Vec::new(),
-            list_policies: false,
-            seed: None,
             plot: Some(folder.path().join("plot.svg")),
             decisions: true,
-            json: false,
+            ..SimulateArgs::default()
         };
         change(&mut args);
         let mut out = Vec::new();
@@ -330,6 +333,17 @@ mod tests {
     }
 
     #[test]
+    fn the_example_is_a_file_that_can_be_read() {
+        let mut out = Vec::new();
+        simulate(&SimulateArgs { print_example: true, ..SimulateArgs::default() }, &mut out).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("example.toml");
+        std::fs::write(&path, out).unwrap();
+        let file = SimulationFile::read(&path).unwrap();
+        assert_eq!((file.policies[0].as_str(), file.scenario.tenants.len()), ("equal", 3));
+    }
+
+    #[test]
     fn a_sweep_tells_hits_by_memory_and_a_wrong_name_of_a_plot_is_refused_first() {
         let text = simulated(|args| args.memory = vec![ByteSize::kib(32), ByteSize::kib(128)]);
         for word in ["32KiB", "128KiB", "hits fits", "hits scans"] {
@@ -337,13 +351,8 @@ mod tests {
         }
         let args = SimulateArgs {
             file: Some("/no/such/file".into()),
-            policies: Vec::new(),
-            memory: Vec::new(),
-            list_policies: false,
-            seed: None,
             plot: Some("plot.pdf".into()),
-            decisions: false,
-            json: false,
+            ..SimulateArgs::default()
         };
         assert!(simulate(&args, &mut Vec::new()).unwrap_err().to_string().contains(".svg"));
     }
@@ -387,16 +396,7 @@ mod tests {
         let wrong = file("trace_passes = 1").replace("trace_tenant = \"shop\"", "trace_tenant = \"shops\"");
         let path = folder.path().join("wrong.toml");
         std::fs::write(&path, wrong).unwrap();
-        let args = SimulateArgs {
-            file: Some(path),
-            policies: Vec::new(),
-            memory: Vec::new(),
-            list_policies: false,
-            seed: None,
-            plot: None,
-            decisions: false,
-            json: false,
-        };
+        let args = SimulateArgs { file: Some(path), ..SimulateArgs::default() };
         let error = format!("{:#}", simulate(&args, &mut Vec::new()).unwrap_err());
         assert!(error.contains("tenant `shops`") && error.contains("blog, shop"), "{error}");
         let text = told(&file("trace_passes = 1\nclients = 1\n"));

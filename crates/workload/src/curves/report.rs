@@ -169,6 +169,11 @@ impl fmt::Display for CurveTable<'_> {
         let (report, curve) = (self.report, &self.report.curve);
         let hull = curve.hull();
         let more = format!("{} more", report.size(self.more));
+        writeln!(
+            f,
+            "table      miss ratios by size, those of the convex hull, and how far they fall with {more}, in \
+             percentage points"
+        )?;
         writeln!(f, "\n{:>12} {:>10} {:>10} {:>14}", "size", "misses", "hull", more)?;
         let most = curve.max_size();
         let mut last = 0;

@@ -37,16 +37,7 @@ fn simulated(trace: &Path, memory: ByteSize, eviction: &str) -> f64 {
         trace.display()
     );
     std::fs::write(&file, text).unwrap();
-    let args = SimulateArgs {
-        file: Some(file),
-        policies: Vec::new(),
-        memory: Vec::new(),
-        list_policies: false,
-        seed: None,
-        plot: None,
-        decisions: false,
-        json: true,
-    };
+    let args = SimulateArgs { file: Some(file), json: true, ..SimulateArgs::default() };
     let mut out = Vec::new();
     simulate(&args, &mut out).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
