@@ -1,6 +1,6 @@
 //! The engine's public API, in any order: two caches whose pools come and go, with items of all
 //! kinds, handles that are kept, cloned and given to the wrong cache, chains, long values,
-//! structures, walks, loaders, limits, expiry, flushes, and an embedder that panics.
+//! structures, walks, loaders, fences, limits, expiry, flushes, and an embedder that panics.
 //!
 //! The input is a list of calls of four bytes each. Each value says which cache, pool and key it
 //! was made for, at both of its ends, and what is read anywhere must say so. In the end everything
@@ -17,7 +17,7 @@ use libfuzzer_sys::fuzz_target;
 use millpond::negative::{NegativeCache, NegativeConfig};
 use millpond::structured::{Array, Map, StructureOptions};
 use millpond::{
-    ByteSize, Cache, CacheConfig, Clock, Departed, Expiry, Found, ItemOptions, ItemTag, Items, Keys,
+    ByteSize, Cache, CacheConfig, Clock, Departed, Expiry, Fence, Found, ItemOptions, ItemTag, Items, Keys,
     Lifecycle, Link, LinkHandle, LoadOptions, Loaded, Loader, PolicyKind, PoolConfig, PoolId, ReadHandle,
     RemovalCause, SizeClassConfig, Step, WriteHandle,
 };
@@ -140,6 +140,7 @@ struct World<'c> {
     keys: Vec<(usize, Keys<'c>, Option<u16>)>,
     walks: Vec<(usize, Items<'c>, u16)>,
     loaders: Vec<(usize, Loader, u16)>,
+    fences: Vec<(usize, Fence)>,
     held: Vec<(usize, ReadHandle<'c>)>,
     made: Vec<(usize, u8, WriteHandle<'c>)>,
     links: Vec<(usize, u8, Link<'c>)>,
@@ -214,10 +215,10 @@ impl<'c> World<'c> {
     fn call(&mut self, [what, a, b, c]: [u8; 4]) {
         let which = usize::from(what >> 7);
         let cache = self.caches[which];
-        match what % 40 {
+        match what % 42 {
             0..=5 => {
                 let Some(item) = self.make(which, [a, b, c]) else { return };
-                match what % 40 {
+                match what % 42 {
                     0..=2 => cache.put(item),
                     3 => drop(cache.insert(item)),
                     4 => drop(cache.insert_or_replace(item)),
@@ -241,8 +242,8 @@ impl<'c> World<'c> {
                 Self::look(which, None, &held);
             }
             13 => self.clone_handles(a, b, c),
-            14..=18 => self.change_chain(what % 40, [a, b, c]),
-            19 | 20 => self.exchange(which, what % 40, [a, b, c]),
+            14..=18 => self.change_chain(what % 42, [a, b, c]),
+            19 | 20 => self.exchange(which, what % 42, [a, b, c]),
             21 => drop(cache.touch(&name(a % KEYS), Expiry::After(b.into()))),
             22 => {
                 self.clock.advance(Duration::from_secs(u64::from(a % 8)));
@@ -253,8 +254,8 @@ impl<'c> World<'c> {
             }
             23 => self.add_pool(which, [a, b, c]),
             24 => self.remove_pool(which, a),
-            25..=28 => self.administer(which, what % 40, [a, b, c]),
-            29..=31 => self.use_keys(what % 40, [a, b, c]),
+            25..=28 => self.administer(which, what % 42, [a, b, c]),
+            29..=31 => self.use_keys(what % 42, [a, b, c]),
             32 => self.walk(which, [a, b, c]),
             33 | 34 => self.use_structures(which, [a, b, c]),
             35 => self.put_long(which, [a, b, c]),
@@ -265,8 +266,23 @@ impl<'c> World<'c> {
                 assert!(!self.negative[which].note(ticket) || usize::from(b % 2) == which);
             }
             38 => cache.validate(),
+            39 => {
+                if let Some(&(which, keys, _)) = pick(&self.keys, b) {
+                    push(&mut self.fences, (which, keys.fence(&name(a % KEYS))));
+                }
+            }
+            40 => self.put_fenced(which, [a, b, c]),
             _ => drop(cache.stats()),
         }
+    }
+
+    /// Stores an item under a fence, perhaps one of another key or cache.
+    fn put_fenced(&mut self, which: usize, [a, b, c]: [u8; 3]) {
+        let Some(item) = self.make(which, [a, b, c]) else { return };
+        let Some((of, fence)) = pick(&self.fences, c) else { return };
+        let holds = fence.holds();
+        let is_stored = self.caches[which].put_fenced(fence, item).is_ok();
+        assert!(!is_stored || (holds && *of == which && !fence.holds()));
     }
 
     fn look_in_place(&self, which: usize, [a, b, c]: [u8; 3]) {
@@ -631,6 +647,7 @@ fuzz_target!(|input: &[u8]| {
         keys: Vec::new(),
         walks: Vec::new(),
         loaders: Vec::new(),
+        fences: Vec::new(),
         held: Vec::new(),
         made: Vec::new(),
         links: Vec::new(),

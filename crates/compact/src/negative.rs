@@ -35,10 +35,9 @@
 //! 1. Once [`NegativeCache::void`] has returned, the key is not said to be absent by what was found
 //!    before it began: neither by an entry, nor by a [`Ticket`] that was begun before. This is the
 //!    lease of Nishtala et al., "Scaling Memcache at Facebook", NSDI 2013, section 3.2.1. A void
-//!    moves the version of its key's stripe, and then locks the key's bucket to remove the entry; a
-//!    note compares the version while it holds the lock of that bucket. So either the note sees the
-//!    version moved, or the void sees the note's entry. A stripe is shared by many keys: a note may
-//!    be refused for another key's sake.
+//!    marks the fences of its fingerprint ([`Fences`]), and then locks the key's bucket to remove
+//!    the entry; a note asks its fence while it holds the lock of that bucket. So either the note
+//!    sees the mark, or the void sees the note's entry.
 //! 2. An expired entry says nothing.
 //! 3. What says that a key is absent was said of its fingerprint. Another key with the same one is
 //!    said to be absent as well: with `n` entries, a key that is there is taken for one of them
@@ -49,7 +48,7 @@
 //!    where a wrong answer is a nuisance, and 128, the default, where it is a fault.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{self, Ordering};
 
 use base::counter::Counters;
 use base::hash::{key_hash, key_hash_128};
@@ -58,9 +57,7 @@ use base::{ByteSize, Part};
 use crate::compact::{CompactCache, CompactConfig, CompactStats};
 use memory::Cache;
 use memory::Error;
-
-/// Stripes of keys that a void cannot tell apart.
-const STRIPES: usize = 1024;
+use memory::fence::{self, Fences};
 
 const KNOWN: usize = 0;
 const UNKNOWN: usize = 1;
@@ -120,7 +117,7 @@ pub struct NegativeStats {
     pub unknown: u64,
     /// Notes that were taken.
     pub noted: u64,
-    /// Notes that came too late, because the key, or one of its stripe, was voided meanwhile.
+    /// Notes that came too late, because the key was voided meanwhile.
     pub refused: u64,
     /// Entries that were voided.
     pub voided: u64,
@@ -131,12 +128,11 @@ pub struct NegativeStats {
 }
 
 /// A note of what an owner was about to be asked for, and when: from [`NegativeCache::begin`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 #[must_use]
 pub struct Ticket {
     fingerprint: u128,
-    version: u32,
-    epoch: u32,
+    fence: fence::Ticket,
 }
 
 /// Entries by fingerprint: when they expire, Unix seconds, 0 = never.
@@ -173,22 +169,14 @@ struct Inner {
     entries: Entries,
     seed: u64,
     ttl_secs: Option<u32>,
-    /// Number of times that keys of each stripe were voided.
-    versions: Box<[AtomicU32]>,
-    /// Number of times that all were.
-    epoch: AtomicU32,
+    /// Tickets, by the lower half of their fingerprints.
+    fences: Arc<Fences>,
     counters: Counters<6>,
-}
-
-impl Inner {
-    fn versions_bytes(&self) -> u64 {
-        size_of_val::<[AtomicU32]>(&self.versions) as u64
-    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.cache.ledger().release(Part::Compact, self.versions_bytes());
+        self.cache.ledger().release(Part::Compact, Fences::BYTES);
     }
 }
 
@@ -225,12 +213,10 @@ impl NegativeCache {
             entries,
             seed: config.hash_seed.unwrap_or_else(base::rng::entropy_seed),
             ttl_secs: config.ttl_secs,
-            versions: (0..STRIPES).map(|_| AtomicU32::new(0)).collect(),
-            // At random, so that a ticket of another negative cache is void here.
-            epoch: AtomicU32::new(base::rng::entropy_seed() as u32),
+            fences: Fences::new(),
             counters: Counters::default(),
         };
-        cache.ledger().charge(Part::Compact, inner.versions_bytes());
+        cache.ledger().charge(Part::Compact, Fences::BYTES);
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -239,11 +225,6 @@ impl NegativeCache {
             Entries::Narrow(_) => key_hash(self.inner.seed, key).into(),
             Entries::Wide(_) => key_hash_128(self.inner.seed, key),
         }
-    }
-
-    /// The version of a fingerprint's stripe.
-    fn version(&self, fingerprint: u128) -> &AtomicU32 {
-        &self.inner.versions[(fingerprint % STRIPES as u128) as usize]
     }
 
     fn now(&self) -> u32 {
@@ -272,29 +253,24 @@ impl NegativeCache {
 
     /// Begins to find out whether `key` is absent: to be called before its owner is asked.
     pub fn begin(&self, key: &[u8]) -> Ticket {
-        // The epoch first: who empties the cache raises it before, and who voids a key raises its
-        // version before.
-        let epoch = self.inner.epoch.load(Ordering::Acquire);
         let fingerprint = self.fingerprint(key);
-        Ticket { fingerprint, version: self.version(fingerprint).load(Ordering::Acquire), epoch }
+        Ticket { fingerprint, fence: self.inner.fences.begin(fingerprint as u64) }
     }
 
     /// Notes that the key of this ticket is absent, for [`NegativeConfig::ttl_secs`]. `false`: it
-    /// was voided since the ticket was begun, and nothing is noted.
+    /// was voided since the ticket was begun, or the ticket is of another negative cache, and
+    /// nothing is noted.
     pub fn note(&self, ticket: Ticket) -> bool {
         self.note_for(ticket, self.inner.ttl_secs)
     }
 
     /// The same for this many seconds; `None` = until it is evicted or voided.
     pub fn note_for(&self, ticket: Ticket, ttl_secs: Option<u32>) -> bool {
-        let Ticket { fingerprint, version, epoch } = ticket;
+        let Ticket { fingerprint, fence } = ticket;
         let expiry = ttl_secs.map_or(0, |secs| self.now().saturating_add(secs).max(1));
-        let is_valid = || {
-            self.version(fingerprint).load(Ordering::Acquire) == version
-                && self.inner.epoch.load(Ordering::Acquire) == epoch
-        };
-        let noted =
-            with_entries!(self.inner, fingerprint, |entries, key| entries.set_if(key, &expiry, is_valid));
+        let is_valid = || !fence.is_void();
+        let noted = fence.is_of(&self.inner.fences)
+            && with_entries!(self.inner, fingerprint, |entries, key| entries.set_if(key, &expiry, is_valid));
         self.count(if noted { NOTED } else { REFUSED }, 1);
         noted
     }
@@ -303,7 +279,9 @@ impl NegativeCache {
     /// once the key was inserted at its owner's. `false`: it was not known to be absent.
     pub fn void(&self, key: &[u8]) -> bool {
         let fingerprint = self.fingerprint(key);
-        self.version(fingerprint).fetch_add(1, Ordering::AcqRel);
+        // With that of `Fences::begin`: whoever is not seen here begins after the insertion.
+        atomic::fence(Ordering::SeqCst);
+        self.inner.fences.void(fingerprint as u64);
         let was = with_entries!(self.inner, fingerprint, |entries, key| entries.remove(key).is_some());
         self.count(VOIDED, was.into());
         was
@@ -311,7 +289,7 @@ impl NegativeCache {
 
     /// The same for all keys.
     pub fn void_all(&self) {
-        self.inner.epoch.fetch_add(1, Ordering::AcqRel);
+        self.inner.fences.void_all();
         match &self.inner.entries {
             Entries::Narrow(entries) => entries.purge(),
             Entries::Wide(entries) => entries.purge(),

@@ -19,6 +19,7 @@ use crate::chain::ChainLocks;
 use crate::class::Class;
 use crate::config::{CacheConfig, PoolConfig};
 use crate::error::{Error, ErrorKind};
+use crate::fence::Fences;
 use crate::idle::list::Idle;
 use crate::keyspace::Keyspace;
 use crate::life::Life;
@@ -61,6 +62,8 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) pins: Pins,
     pub(crate) watch: Watch,
+    /// Made for the first fence.
+    pub(crate) fences: OnceLock<Arc<Fences>>,
     pub(crate) chain_locks: ChainLocks,
     seed: u64,
     max_memory: u64,
@@ -236,6 +239,7 @@ impl Cache {
                 clock: config.clock,
                 pins: Pins::new(),
                 watch: Watch::default(),
+                fences: OnceLock::new(),
                 chain_locks: ChainLocks::default(),
                 seed: config.hash_seed.unwrap_or_else(rng::entropy_seed),
                 max_memory,

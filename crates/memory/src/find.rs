@@ -2,10 +2,12 @@
 //!
 //! A look-up takes no lock: it pins, finds the item in the index, and takes a reference to it or
 //! protects it. Here are the look-ups themselves; `watched` adds what is recorded of them, `change`
-//! removes and alters items by key, and `expiry` tells which items have expired or were flushed.
+//! removes and alters items by key, `fence` tells whether a key was written since, and `expiry`
+//! tells which items have expired or were flushed.
 
 mod change;
 mod expiry;
+pub(crate) mod fence;
 #[cfg(test)]
 mod tests;
 mod watched;

@@ -112,6 +112,9 @@ enum Verdict {
     Replace,
     /// Replace it by an item that may be a copy: a flush that takes the old one takes both.
     ReplaceMatching,
+    /// Replace it by an item whose value was read elsewhere at this time, in Unix seconds: a flush
+    /// of what was made then takes it.
+    ReplaceMadeAt(u32),
     Refuse,
 }
 
@@ -141,6 +144,24 @@ unsafe fn restamp(item: Item<'_>, time: u32) {
 }
 
 impl Core {
+    /// Makes an item visible that counts as made at `time`, in the place of the one that its key
+    /// has, if `holds` says so with the bucket of the key locked.
+    ///
+    /// # Errors
+    /// The item, unchanged.
+    pub(crate) fn put_made_at<'c>(
+        &'c self,
+        item: WriteHandle<'c>,
+        time: u32,
+        holds: impl Fn() -> bool,
+    ) -> Result<ReadHandle<'c>, WriteHandle<'c>> {
+        let verdict = |_| if holds() { Verdict::ReplaceMadeAt(time) } else { Verdict::Refuse };
+        match self.publish(&item, verdict, false) {
+            Published::Refused => Err(item),
+            Published::Done { .. } => Ok(item.into_read()),
+        }
+    }
+
     /// Puts a new item into the index, if `verdict` says so, and into its queue. `hold_old` asks
     /// for a reference to the item that it replaces.
     fn publish(
@@ -195,6 +216,12 @@ impl Core {
             match verdict(old) {
                 Verdict::Replace => self.renew(item, info.keyspace),
                 Verdict::ReplaceMatching => self.make_as_young(item, old),
+                Verdict::ReplaceMadeAt(time) => {
+                    // SAFETY: INDEXED was never set, so that the caller's is the only reference
+                    // (invariants 1 and 3 of `slab::item`).
+                    unsafe { restamp(item, time) };
+                    self.make_as_young(item, old);
+                }
                 Verdict::Refuse => return Published::Refused,
             }
             // Visible as soon as a slot points to it, and not before there is one.
@@ -221,6 +248,9 @@ impl Core {
                     }
                     continue;
                 }
+            }
+            if !self.strikes(Plant::PutLeavesFences) {
+                self.void_fences(new.hash());
             }
             // The old item is unlinked only after the slot points to the new one: a reader that
             // fails to acquire the old one retries, and finds the new one. If another thread is
@@ -350,7 +380,11 @@ impl Core {
     /// Removes a held item if it still is the item of its key.
     pub(crate) fn remove_item(&self, old: &ReadHandle<'_>, cause: RemovalCause) -> bool {
         let space = self.keyspace(self.arena.info_of(old.ptr()).keyspace);
-        let mut guard = self.index.lock(self.hash(space, old.key()));
+        let hash = self.hash(space, old.key());
+        let mut guard = self.index.lock(hash);
+        if cause == RemovalCause::Removed {
+            self.void_fences(hash);
+        }
         let Some(slot) = guard.find(|ptr| ptr == old.ptr()) else { return false };
         let removed = old.item().state().unindex();
         if !self.strikes(Plant::HeldStays) {

@@ -6,7 +6,7 @@
 //! made later in the same second are stamped with the next one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 use base::counter::Counters;
 use slab::Words;
@@ -191,6 +191,9 @@ impl Keyspace {
 
     /// Flushes all that was made until now; cancels a flush to come.
     pub(crate) fn flush(&self, now: u32) {
+        // With that of `Fence::new`: what is read elsewhere under a fence whose stamp is not seen
+        // here is not older than the flush.
+        fence(Ordering::SeqCst);
         self.note_flush();
         self.update(|flushes| self.raised(flushes, now));
     }
@@ -198,6 +201,7 @@ impl Keyspace {
     /// Flushes at Unix second `at` all that was made before it: now, if that has come. Replaces a
     /// flush to come, but not one that was due.
     pub(crate) fn flush_at(&self, at: u32, now: u32) {
+        fence(Ordering::SeqCst);
         self.note_flush();
         let at = at.min(LATEST);
         self.update(|flushes| {

@@ -5,16 +5,17 @@
 //! Hidden modules are for the other rooms of the engine:
 //!
 //! - [`tail`] and [`cells`]: words that change in place, in an item's tail;
-//! - [`stores`]: memory that is charged to a cache but is not in slabs.
+//! - [`stores`]: memory that is charged to a cache but is not in slabs;
+//! - [`fence`]: tables of fences, for other stores than the cache itself.
 //!
 //! Locks, in the order in which they may be taken: a stripe of the structured items, with none of
-//! the others below it; the names of pools, what is watched, the optimizer, a pool's `searching`,
-//! its `resizing`, a magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`;
-//! then that of a chain; a magazine, a pass over a class's retire list, its lists, and with those
-//! nothing else; under any of the others, the event buffer or a pool's hot keys. While user code
-//! runs, only these may be held: a class's `inner` ([`Lifecycle::may_evict`]); a pool's
-//! `searching`, `resizing` and tuner, and the lock of the search for room (the other methods of
-//! [`Lifecycle`]). Handles may be dropped anywhere.
+//! the others below it but an index bucket; the names of pools, what is watched, the optimizer, a
+//! pool's `searching`, its `resizing`, a magazine, a class's `inner`; a magazine, an index bucket,
+//! a class's `inner`; then that of a chain; a magazine, a pass over a class's retire list, its
+//! lists, and with those nothing else; under any of the others, the event buffer, a pool's hot keys
+//! or a shard of the fences. While user code runs, only these may be held: a class's `inner`
+//! ([`Lifecycle::may_evict`]); a pool's `searching`, `resizing` and tuner, and the lock of the
+//! search for room (the other methods of [`Lifecycle`]). Handles may be dropped anywhere.
 
 mod allocate;
 mod attach;
@@ -25,6 +26,8 @@ mod chain;
 mod class;
 mod config;
 mod error;
+#[doc(hidden)]
+pub mod fence;
 mod find;
 mod flushed;
 mod handle;
@@ -77,6 +80,7 @@ pub use config::{CacheConfig, Expiry, ItemOptions, ItemTag, PoolConfig, SizeClas
 pub use error::{Error, ErrorKind};
 pub use evict::PolicyKind;
 pub use find::Keys;
+pub use find::fence::Fence;
 pub use handle::{Found, ReadHandle, WriteHandle};
 pub use iterate::{Held, Items, Place, Step};
 pub use large::{MAX_VALUE_BYTES, Piece, Pieces, ValueWriter};

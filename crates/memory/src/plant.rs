@@ -36,6 +36,10 @@ pub(crate) enum Plant {
     /// The first link of a chain stays in it when another one takes its place: it was replaced, or
     /// moved.
     ExchangedLinkStays,
+    /// A write leaves the fences of its key as they are.
+    PutLeavesFences,
+    /// So does a removal by key.
+    RemovalLeavesFences,
 }
 
 #[cfg(test)]

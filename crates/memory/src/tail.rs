@@ -79,6 +79,12 @@ pub fn is_of(item: &ReadHandle<'_>, cache: &Cache) -> bool {
     item.is_of(cache.core())
 }
 
+/// Begins to change an item in place, whose stripe the caller has locked. `false`: it is not the
+/// item of its key any more.
+pub fn begin_change(item: &ReadHandle<'_>, cache: &Cache) -> bool {
+    cache.core().begin_change(item)
+}
+
 /// Records that the item of a key of this pool was changed in place, for readers of changes.
 #[inline]
 pub fn note_change(keys: Keys<'_>, pool: PoolId, key: &[u8]) {

@@ -55,11 +55,11 @@ pub use load::{
 #[doc(inline)]
 pub use memory::{
     AttachedPool, ByteSize, Cache, CacheConfig, CacheStats, ClassStats, Clock, Departed, Error, ErrorKind,
-    Expiry, Found, Held, ItemOptions, ItemTag, Items, Keys, Ledger, Lifecycle, Link, LinkHandle, Links,
-    MAX_KEY_BYTES, MAX_VALUE_BYTES, MaintenanceStatus, MaintenanceThread, OwnedHandle, Part, Piece, Pieces,
-    Place, PolicyKind, PoolConfig, PoolId, PoolRemoval, PoolStats, QueueStats, ReadHandle, ReadOnlyCache,
-    Reclaimed, Recovered, RemovalCause, Seen, SizeClassConfig, Snapshot, Step, Tuned, ValueWriter, Walked,
-    WriteHandle, sizing, strategy, watch,
+    Expiry, Fence, Found, Held, ItemOptions, ItemTag, Items, Keys, Ledger, Lifecycle, Link, LinkHandle,
+    Links, MAX_KEY_BYTES, MAX_VALUE_BYTES, MaintenanceStatus, MaintenanceThread, OwnedHandle, Part, Piece,
+    Pieces, Place, PolicyKind, PoolConfig, PoolId, PoolRemoval, PoolStats, QueueStats, ReadHandle,
+    ReadOnlyCache, Reclaimed, Recovered, RemovalCause, Seen, SizeClassConfig, Snapshot, Step, Tuned,
+    ValueWriter, Walked, WriteHandle, sizing, strategy, watch,
 };
 
 /// The example of the README, so that it compiles.

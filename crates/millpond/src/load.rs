@@ -32,15 +32,8 @@
 //! What must hold:
 //! 1. A fresh hit takes no lock: it is one [`crate::Keys::find`].
 //! 2. A loaded value never takes the place of what was written while it was loaded, nor comes back
-//!    after a removal. This is the lease of Nishtala et al., "Scaling Memcache at Facebook", NSDI
-//!    2013, section 3.2.1. Where the paper's server hands a token out and checks it when the value
-//!    comes, the cache here compares identities. A value loaded because there was no item is stored
-//!    by [`crate::Cache::insert`], which fails if there is one now. A value loaded for a stale item
-//!    is stored by [`crate::Cache::replace_matching`], which fails if the key has another item now.
-//!    A removal of a key *without* item leaves no trace in the cache, nor does a flush;
-//!    [`Loader::remove`], [`Loader::flush`] and [`Loader::put`] therefore also make the key's
-//!    flight void. A write or removal that bypasses the loader is detected only if the key's item
-//!    differs when the load ends.
+//!    after a removal or a flush, whoever wrote, and whether there was an item: it is stored under
+//!    a [`crate::Fence`] that was made before the loader ran.
 //! 3. No lock is held while a loader runs.
 
 mod asynchronous;
@@ -81,7 +74,8 @@ const ABSENT_MARK: u8 = 0b10;
 
 /// A cache in front of something slower. Cloning is cheap and shares the flights.
 ///
-/// All loaders of the same keys should be clones of one: two know nothing of each other's flights.
+/// All loaders of the same keys should be clones of one: two know nothing of each other's flights,
+/// and load a key twice.
 #[derive(Clone)]
 pub struct Loader {
     inner: Arc<Inner>,
@@ -228,9 +222,8 @@ impl Loader {
     /// callers that wait for it and does not store it; later callers start a new load. Returns
     /// whether the cache had an item, or knew that there is no value.
     ///
-    /// If a load is just being stored, waits until that is done.
+    /// [`crate::Keys::remove`] does the same, but leaves what a negative cache knows.
     pub fn remove(&self, key: &[u8]) -> bool {
-        self.inner.flights.void(key);
         let was_absent = self.void_negative(key);
         self.inner.cache.keys(self.inner.pool).remove(key) || was_absent
     }
@@ -238,7 +231,6 @@ impl Loader {
     /// Removes all keys of the pool's key space, as [`crate::Keys::flush`] does, and sees to it
     /// that nothing is stored whose load has begun before.
     pub fn flush(&self) {
-        self.inner.flights.void_all();
         if let Some(negative) = &self.inner.negative {
             negative.void_all();
         }
@@ -254,7 +246,6 @@ impl Loader {
         if let (None, Some(negative)) = (&loaded.value, &self.inner.negative) {
             // The ticket is taken before the removal, so that a later put of a value voids it.
             let ticket = negative.begin(key);
-            self.inner.flights.void(key);
             self.inner.cache.keys(self.inner.pool).remove(key);
             self.note_absent(ticket, options, loaded);
             return Ok(());
@@ -270,7 +261,6 @@ impl Loader {
                 return Err(error);
             }
         };
-        self.inner.flights.void(key);
         self.inner.cache.put(item);
         self.void_negative(key);
         Ok(())

@@ -250,7 +250,7 @@ fn a_late_load_is_taken_over_and_stores_nothing() {
 #[test]
 fn what_is_written_or_removed_meanwhile_is_not_overwritten() {
     type Change = fn(&Cache, &Loader);
-    let cases: [(&str, bool, Change, Option<&[u8]>); 9] = [
+    let cases: [(&str, bool, Change, Option<&[u8]>); 12] = [
         ("put into nothing", false, |cache, _| put(cache, b"newer"), Some(b"newer")),
         ("remove of nothing", false, |_, loader| assert!(!loader.remove(KEY)), None),
         (
@@ -267,6 +267,22 @@ fn what_is_written_or_removed_meanwhile_is_not_overwritten() {
             false,
             |_, loader| loader.put(KEY, &options(), &Loaded::value("newer")).expect("room"),
             Some(b"newer"),
+        ),
+        (
+            "plain put and remove",
+            false,
+            |cache, _| {
+                put(cache, b"newer");
+                assert!(cache.remove(KEY));
+            },
+            None,
+        ),
+        ("plain remove of nothing", false, |cache, _| assert!(!cache.remove(KEY)), None),
+        (
+            "plain flush of nothing",
+            false,
+            |cache, _| cache.keys(cache.pool_id("default").expect("made")).flush(),
+            None,
         ),
         ("put over stale", true, |cache, _| put(cache, b"newer"), Some(b"newer")),
         ("remove of stale", true, |_, loader| assert!(loader.remove(KEY)), None),
@@ -373,6 +389,36 @@ fn a_stale_value_is_loaded_anew_by_a_job() {
     let job = jobs.lock().expect("no panic").pop().expect("a job");
     job();
     assert_is(get("unused"), Some("newest"), Origin::Fresh);
+}
+
+/// The job may wait behind the very caller.
+#[test]
+fn a_job_that_has_not_begun_keeps_nobody_from_loading_after_a_removal() {
+    let (cache, loader, clock) = loader();
+    loader.get_or_load(KEY, &options(), found("old")).expect("loaded");
+    clock.advance(Duration::from_secs(60));
+    let mut job = None;
+    let stale = loader.get_or_spawn(KEY, &options(), |given| job = Some(given), found("later"));
+    assert_is(stale, Some("old"), Origin::Stale);
+    assert!(cache.remove(KEY));
+    assert_is(loader.get_or_load(KEY, &options(), found("now")), Some("now"), Origin::Loaded);
+    job.expect("a job")();
+    assert_is(loader.get_or_load(KEY, &options(), must_not_run), Some("now"), Origin::Fresh);
+}
+
+#[test]
+fn what_expires_while_it_is_loaded_anew_is_loaded_all_the_same() {
+    let (_, loader, clock) = loader();
+    loader.get_or_load(KEY, &options(), found("old")).expect("loaded");
+    clock.advance(Duration::from_secs(60));
+    let loaded = loader.get_or_load(KEY, &options(), |_| {
+        clock.advance(Duration::from_secs(1_000));
+        assert!(loader.find(KEY, &options()).is_none(), "it has expired");
+        Ok::<_, io::Error>(Loaded::value("new"))
+    });
+    assert_is(loaded, Some("new"), Origin::Loaded);
+    assert_is(loader.get_or_load(KEY, &options(), must_not_run), Some("new"), Origin::Fresh);
+    assert_eq!(loader.stats().overtaken, 0);
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn must_not_run(_: &[u8]) -> io::Result<Loaded> {
 
 #[test]
 fn a_loader_keeps_what_is_absent_without_an_item() {
-    let (cache, _, clock, absent, loader) = loader();
+    let (cache, pool, clock, absent, loader) = loader();
     let nothing = |_: &[u8]| io::Result::Ok(Loaded::absent());
     let loaded = loader.get_or_load(b"key", &options(), nothing).expect("loads");
     assert!(loaded.value.is_none() && loaded.origin == Origin::Loaded);
@@ -222,6 +222,15 @@ fn a_loader_keeps_what_is_absent_without_an_item() {
     assert!(loaded.value.is_none() && absent.is_absent(b"key"));
     assert_eq!(cache.stats().index_entries, 0, "the stale value went");
     assert!(loader.remove(b"key") && !loader.remove(b"key") && !absent.is_absent(b"key"));
+    // The stale value expires in the meantime.
+    loader.put(b"key", &options(), &Loaded::value("v")).expect("room");
+    clock.advance(Duration::from_secs(70));
+    let loaded = loader.get_or_load(b"key", &options(), |_| {
+        clock.advance(Duration::from_secs(100));
+        assert!(cache.keys(pool).find(b"key").is_none());
+        io::Result::Ok(Loaded::absent())
+    });
+    assert!(loaded.expect("loads").value.is_none() && absent.is_absent(b"key"));
     loader.put(b"key", &options(), &Loaded::absent()).expect("noted");
     loader.flush();
     assert!(loader.find(b"key", &options()).is_none());

@@ -196,7 +196,7 @@ impl Handle {
             let state = tail.is_frozen(structures.mark()).and_then(|frozen| Ok((frozen, tail.sequence()?)));
             match state {
                 Ok((true, _)) => {}
-                Ok(_) if !item.is_current() => {}
+                Ok(_) if !tail::begin_change(&item, &self.cache) => {}
                 Ok((false, sequence)) if sequence.is_multiple_of(2) => {
                     return Ok(Locked { _stripe: stripe, item });
                 }

@@ -275,7 +275,7 @@ impl<'a> Collection<'a> {
             let state = tail
                 .is_frozen(structures.mark())
                 .and_then(|frozen| Ok((frozen, tail.sequence()?.is_multiple_of(2), self.bag.len()? > 0)));
-            let is_current = self.item.is_current();
+            let is_current = tail::begin_change(self.item, self.cache);
             match state {
                 _ if !is_current => return Ok(None),
                 // It grows: what it becomes is another item.

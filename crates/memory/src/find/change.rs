@@ -17,8 +17,10 @@ impl<'c> Keys<'c> {
     #[inline]
     pub(crate) fn note_change(self, pool: PoolId, key: &[u8]) {
         let core = self.cache.core();
-        if core.watch.records() {
-            core.note_change(self.hash(key), || (pool, key));
+        if core.watch.records() || core.fences.get().is_some() {
+            let hash = self.hash(key);
+            core.void_fences(hash);
+            core.note_change(hash, || (pool, key));
         }
     }
 
@@ -47,6 +49,10 @@ impl<'c> Keys<'c> {
         let core = self.cache.core();
         core.note_writing(self.id);
         let mut guard = core.index.lock(hash);
+        // What was asked for elsewhere may be older than the removal, even if there is no item.
+        if !core.strikes(Plant::RemovalLeavesFences) {
+            core.void_fences(hash);
+        }
         let Some(slot) = guard.find(|ptr| core.is_item_of(ptr, self.id, key)) else { return false };
         let ptr = guard.ptr(slot);
         // SAFETY: the item is in the index, and the bucket that points to it is locked.

@@ -100,15 +100,15 @@ impl Loader {
     /// Waits for the caller's loader and ends the flight.
     async fn lead_async<'c, E: Into<Box<dyn Error + Send + Sync>>>(
         &'c self,
-        claim: Claim,
+        mut claim: Claim,
         options: &LoadOptions,
         held: Option<Held<'c>>,
         load: impl Future<Output = Result<Loaded, E>>,
     ) -> Result<Fetched<'c>, LoadError> {
-        match self.begin(&claim, options) {
+        match self.begin(&mut claim, options) {
             Ok(lease) => {
                 let result = load.await;
-                self.settle(claim, &lease, options, held, result)
+                self.settle(claim, lease, options, held, result)
             }
             Err(fetched) => {
                 claim.finish(Outcome::Again);

@@ -7,12 +7,12 @@
 //!
 //! What must hold:
 //! 1. At most one flight of a key is in the table. A flight leaves it when it is done, or before
-//!    that when it is void.
-//! 2. A void flight stores nothing. It cannot become void once it stores: [`Flights::void`] then
-//!    waits until it is done, so that what it stored is there for the caller to remove.
+//!    that when another takes its place.
+//! 2. A flight whose key was written since its [`Fence`] was made is not joined. The fence is made
+//!    when the flight begins, or anew when its load does, and is set under the lock of the shard.
 //! 3. Whoever waits is woken when the flight is done, and it is done when its claim is gone.
-//! 4. Locks: a shard of the table, then the state of a flight. No engine call, loader or waker runs
-//!    under either.
+//! 4. Locks: a shard of the table, then the state of a flight. No loader or waker runs under
+//!    either; no call of the engine but the question whether a fence holds, which takes no lock.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -20,11 +20,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::thread::ThreadId;
 use std::time::Duration;
 
 use base::hash::key_hash;
 use crossbeam_utils::CachePadded;
+use memory::Fence;
 use parking_lot::{Condvar, Mutex};
 
 use super::value::LoadError;
@@ -43,18 +43,9 @@ pub(super) enum Outcome {
     Again,
 }
 
-/// The phase of a flight.
-enum Phase {
-    Loading,
-    /// This thread puts the value into the cache.
-    Storing(ThreadId),
-    Done(Outcome),
-}
-
 struct State {
-    phase: Phase,
-    /// True if the key was written or removed since the flight began.
-    void: bool,
+    /// The outcome, once the flight is done.
+    outcome: Option<Outcome>,
     /// Futures that wait, by number.
     wakers: Vec<(u64, Waker)>,
     next_waker: u64,
@@ -69,24 +60,21 @@ pub(super) struct Flight {
 
 impl Flight {
     fn new(key: Arc<[u8]>) -> Self {
-        let state = State { phase: Phase::Loading, void: false, wakers: Vec::new(), next_waker: 0 };
+        let state = State { outcome: None, wakers: Vec::new(), next_waker: 0 };
         Self { key, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// Waits for the end, at most for `limit`; `None`: it was not reached.
     pub(super) fn wait(&self, limit: Option<Duration>) -> Option<Outcome> {
         let mut state = self.state.lock();
-        let is_open = |state: &mut State| !matches!(state.phase, Phase::Done(_));
+        let is_open = |state: &mut State| state.outcome.is_none();
         match limit {
             None => self.changed.wait_while(&mut state, is_open),
             Some(limit) => {
                 let _ = self.changed.wait_while_for(&mut state, is_open, limit);
             }
         }
-        match &state.phase {
-            Phase::Done(outcome) => Some(outcome.clone()),
-            _ => None,
-        }
+        state.outcome.clone()
     }
 }
 
@@ -97,7 +85,20 @@ pub(super) struct Flights {
     waiting: AtomicU64,
 }
 
-type Shard = CachePadded<Mutex<HashMap<Arc<[u8]>, Arc<Flight>>>>;
+type Shard = CachePadded<Mutex<HashMap<Arc<[u8]>, Entry>>>;
+
+/// A flight that may be joined, for as long as its fence holds. Before it has one, it has not begun
+/// to load.
+struct Entry {
+    flight: Arc<Flight>,
+    fence: Option<Arc<Fence>>,
+}
+
+impl Entry {
+    fn is_void(&self) -> bool {
+        self.fence.as_ref().is_some_and(|fence| !fence.holds())
+    }
+}
 
 /// The part in a flight of a caller who needs a value.
 pub(super) enum Joined {
@@ -117,61 +118,31 @@ impl Flights {
         &self.shards[key_hash(self.seed, key) as usize % SHARDS]
     }
 
-    /// Joins the key's flight, or starts one.
+    /// Joins the key's flight, or starts one if there is none or what it loads is out of date. Who
+    /// joined that one gets its value all the same.
     pub(super) fn join(self: &Arc<Self>, key: &[u8]) -> Joined {
         let mut shard = self.shard(key).lock();
-        if let Some(flight) = shard.get(key) {
-            return Joined::Waits(Arc::clone(flight));
+        match shard.get(key) {
+            Some(entry) if !entry.is_void() => Joined::Waits(Arc::clone(&entry.flight)),
+            _ => Joined::Leads(self.start(&mut shard, Arc::from(key))),
         }
-        let flight = Arc::new(Flight::new(Arc::from(key)));
-        shard.insert(Arc::clone(&flight.key), Arc::clone(&flight));
-        Joined::Leads(Claim { flights: Arc::clone(self), flight, is_done: false })
     }
 
-    /// Starts a flight in the place of one that is too slow, which becomes void. `None`: it is
-    /// about to end, or was replaced already; look again.
+    /// Starts a flight in the place of one that is too slow, which may no longer store. `None`: it
+    /// has just ended, or was replaced already; look again.
     pub(super) fn take_over(self: &Arc<Self>, late: &Arc<Flight>) -> Option<Claim> {
         let mut shard = self.shard(&late.key).lock();
-        if !shard.get(&late.key).is_some_and(|flight| Arc::ptr_eq(flight, late)) {
-            return None;
-        }
-        let mut state = late.state.lock();
-        if !matches!(state.phase, Phase::Loading) {
-            return None;
-        }
-        state.void = true;
-        drop(state);
-        let flight = Arc::new(Flight::new(Arc::clone(&late.key)));
-        shard.insert(Arc::clone(&flight.key), Arc::clone(&flight));
-        Some(Claim { flights: Arc::clone(self), flight, is_done: false })
+        let entry = shard.get(&late.key).filter(|entry| Arc::ptr_eq(&entry.flight, late))?;
+        // Before the next flight has its fence: either that one's sees what is stored, or nothing
+        // is.
+        entry.fence.iter().for_each(|fence| fence.give_up());
+        Some(self.start(&mut shard, Arc::clone(&late.key)))
     }
 
-    /// Makes the key's flight void: what it loads may be older than what the caller is about to do
-    /// to the key. Who joined it gets its value all the same; who comes later starts another.
-    ///
-    /// Waits for a flight that is putting its value into the cache, unless it is this thread that
-    /// does.
-    pub(super) fn void(&self, key: &[u8]) {
-        let mut shard = self.shard(key).lock();
-        let Some(flight) = shard.get(key).cloned() else { return };
-        let mut state = flight.state.lock();
-        if let Phase::Loading = state.phase {
-            state.void = true;
-            shard.remove(key);
-            return;
-        }
-        drop(shard);
-        let me = std::thread::current().id();
-        let is_storing = |state: &mut State| matches!(state.phase, Phase::Storing(thread) if thread != me);
-        flight.changed.wait_while(&mut state, is_storing);
-    }
-
-    /// [`Self::void`] for all keys.
-    pub(super) fn void_all(&self) {
-        for shard in &self.shards {
-            let keys: Vec<_> = shard.lock().keys().cloned().collect();
-            keys.iter().for_each(|key| self.void(key));
-        }
+    fn start(self: &Arc<Self>, shard: &mut HashMap<Arc<[u8]>, Entry>, key: Arc<[u8]>) -> Claim {
+        let flight = Arc::new(Flight::new(key));
+        shard.insert(Arc::clone(&flight.key), Entry { flight: Arc::clone(&flight), fence: None });
+        Claim { flights: Arc::clone(self), flight, fence: None, is_done: false }
     }
 
     /// Waits for a flight on the calling thread, at most for `limit`.
@@ -193,7 +164,8 @@ impl Flights {
 
     /// Returns the number of flights that may be joined.
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
+        let joinable = |shard: &Shard| shard.lock().values().filter(|entry| !entry.is_void()).count();
+        self.shards.iter().map(joinable).sum()
     }
 }
 
@@ -217,6 +189,7 @@ impl Drop for Counted<'_> {
 pub(super) struct Claim {
     flights: Arc<Flights>,
     flight: Arc<Flight>,
+    fence: Option<Arc<Fence>>,
     is_done: bool,
 }
 
@@ -226,15 +199,27 @@ impl Claim {
         Arc::clone(&self.flight.key)
     }
 
-    /// Says that the value is now put into the cache, by this thread. `false`: the flight is void,
-    /// and it must not be.
-    pub(super) fn begin_storing(&self) -> bool {
-        let mut state = self.flight.state.lock();
-        if state.void {
-            return false;
+    /// Sees to it that the flight has a fence that holds: the one that it has, or one that `make`
+    /// makes. `false`: another flight is in its place.
+    pub(super) fn begin(&mut self, make: impl FnOnce() -> Fence) -> bool {
+        if self.fence().is_some() {
+            return true;
         }
-        state.phase = Phase::Storing(std::thread::current().id());
+        let fence = Arc::new(make());
+        let mut shard = self.flights.shard(&self.flight.key).lock();
+        let entry = shard.get_mut(&self.flight.key);
+        let Some(entry) = entry.filter(|entry| Arc::ptr_eq(&entry.flight, &self.flight)) else {
+            return false;
+        };
+        entry.fence = Some(Arc::clone(&fence));
+        drop(shard);
+        self.fence = Some(fence);
         true
+    }
+
+    /// The fence under which the value may be stored, if it may still be.
+    pub(super) fn fence(&self) -> Option<&Fence> {
+        self.fence.as_deref().filter(|fence| fence.holds())
     }
 
     /// Ends the flight and wakes who waits for it.
@@ -245,12 +230,12 @@ impl Claim {
     fn end(&mut self, outcome: Outcome) {
         self.is_done = true;
         let mut shard = self.flights.shard(&self.flight.key).lock();
-        if shard.get(&self.flight.key).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
+        if shard.get(&self.flight.key).is_some_and(|entry| Arc::ptr_eq(&entry.flight, &self.flight)) {
             shard.remove(&self.flight.key);
         }
         drop(shard);
         let mut state = self.flight.state.lock();
-        state.phase = Phase::Done(outcome);
+        state.outcome = Some(outcome);
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
         self.flight.changed.notify_all();
@@ -286,7 +271,7 @@ impl Future for Ended {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
         let flight = Arc::clone(&self.flight);
         let mut state = flight.state.lock();
-        if let Phase::Done(outcome) = &state.phase {
+        if let Some(outcome) = &state.outcome {
             return Poll::Ready(outcome.clone());
         }
         let number = self.number.unwrap_or_else(|| {

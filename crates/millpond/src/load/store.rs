@@ -40,13 +40,9 @@ pub(super) enum Found<'c> {
     Nothing,
 }
 
-/// The condition under which a loaded value is stored: that the key has no item still, or still has
-/// this one.
-pub(super) struct Lease<'c> {
-    item: Option<ReadHandle<'c>>,
-    /// With a negative cache, what the loader may note there.
-    ticket: Option<Ticket>,
-}
+/// With a negative cache, what the leader of a flight may note there, and the item that is no
+/// longer fresh, if there was one.
+pub(super) struct Lease<'c>(Option<(Ticket, Option<ReadHandle<'c>>)>);
 
 impl Loader {
     /// Looks a key up as an access to it.
@@ -80,14 +76,18 @@ impl Loader {
     /// # Errors
     /// The value, if it is fresh already: another flight ended between the look-up and the start of
     /// this one.
-    pub(super) fn lease(&self, key: &[u8], options: &LoadOptions) -> Result<Lease<'_>, Fetched<'_>> {
-        // Begun before the cache is looked at, and so before the owner is asked.
-        let ticket = self.inner.negative.as_ref().map(|negative| negative.begin(key));
-        match self.judge(key, self.inner.cache.keys(self.inner.pool).peek(key), options) {
-            Found::Fresh(fetched) => Err(fetched),
-            Found::Stale(handle) | Found::Fallback(handle) => Ok(Lease { item: Some(handle), ticket }),
-            Found::Nothing => Ok(Lease { item: None, ticket }),
-        }
+    pub(super) fn lease(&self, claim: &mut Claim, options: &LoadOptions) -> Result<Lease<'_>, Fetched<'_>> {
+        let (key, keys) = (claim.key(), self.inner.cache.keys(self.inner.pool));
+        // Both are begun before the cache is looked at, and so before the owner is asked. Without a
+        // fence, as another flight is in the place of this one, nothing is stored.
+        let _ = claim.begin(|| keys.fence(&key));
+        let ticket = self.inner.negative.as_ref().map(|negative| negative.begin(&key));
+        let old = match self.judge(&key, keys.peek(&key), options) {
+            Found::Fresh(fetched) => return Err(fetched),
+            Found::Stale(handle) | Found::Fallback(handle) => Some(handle),
+            Found::Nothing => None,
+        };
+        Ok(Lease(ticket.map(|ticket| (ticket, old))))
     }
 
     /// An item of a loaded value; `None` where it is not to be kept.
@@ -117,17 +117,17 @@ impl Loader {
         check_place(&self.inner.cache, self.inner.pool, key).map_err(refused)
     }
 
-    /// Stores what was loaded under a lease, if that still holds and the flight is not void.
-    /// Whatever becomes of it, the callers get the value.
+    /// Stores what was loaded, if the key was not written meanwhile and nobody has taken the flight
+    /// over. Whatever becomes of it, the callers get the value.
     pub(super) fn store<'c>(
         &'c self,
         claim: &Claim,
-        lease: &Lease<'c>,
+        lease: Lease<'c>,
         options: &LoadOptions,
         loaded: &Loaded,
     ) -> Option<ReadHandle<'c>> {
-        if let (None, Some(ticket)) = (&loaded.value, lease.ticket) {
-            self.store_absent(claim, lease, (ticket, options), loaded);
+        if let (None, Lease(Some((ticket, old)))) = (&loaded.value, lease) {
+            self.store_absent(claim, old.as_ref(), (ticket, options), loaded);
             return None;
         }
         let item = match self.make_item(&claim.key(), options, loaded) {
@@ -137,13 +137,7 @@ impl Loader {
                 return None;
             }
         };
-        let stored = if !claim.begin_storing() {
-            None
-        } else if let Some(old) = &lease.item {
-            self.inner.cache.replace_matching(old, item).ok()
-        } else {
-            self.inner.cache.insert(item).ok()
-        };
+        let stored = claim.fence().and_then(|fence| self.inner.cache.put_fenced(fence, item).ok());
         if stored.is_none() {
             self.count(OVERTAKEN);
         } else {
@@ -152,25 +146,23 @@ impl Loader {
         stored
     }
 
-    /// Notes that there is no value, if the lease still holds and the flight is not void; an older
-    /// value goes.
+    /// Notes that there is no value, if the key was not written meanwhile and nobody has taken the
+    /// flight over; an older value goes.
     fn store_absent(
         &self,
         claim: &Claim,
-        lease: &Lease<'_>,
+        old: Option<&ReadHandle<'_>>,
         (ticket, options): (Ticket, &LoadOptions),
         loaded: &Loaded,
     ) {
         if expiry_of(options, loaded).is_none() {
             return;
         }
-        // A value that is put between this and the note makes the ticket void, and one that is put
-        // after the note voids that.
-        let holds = || match &lease.item {
-            Some(old) => self.inner.cache.remove_matching(old),
-            None => self.inner.cache.keys(self.inner.pool).peek(&claim.key()).is_none(),
-        };
-        if !(claim.begin_storing() && holds() && self.note_absent(ticket, options, loaded)) {
+        // A value that is put before the note makes the ticket void, and one that is put after it
+        // voids the note. The old one goes after that, so that whoever finds none finds the note.
+        if claim.fence().is_some() && self.note_absent(ticket, options, loaded) {
+            old.map(|old| self.inner.cache.remove_matching(old));
+        } else {
             self.count(OVERTAKEN);
         }
     }

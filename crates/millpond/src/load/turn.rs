@@ -98,7 +98,12 @@ impl Loader {
             Found::Nothing => None,
         };
         match (self.inner.flights.join(key), held) {
-            (Joined::Leads(claim), held) => Step::Take(Turn::Lead(claim, held)),
+            (Joined::Leads(mut claim), held) => {
+                // Before the load is handed to another thread, where it may wait: a write in the
+                // meantime lets the next caller load.
+                let _ = claim.begin(|| self.inner.cache.keys(self.inner.pool).fence(key));
+                Step::Take(Turn::Lead(claim, held))
+            }
             (Joined::Waits(_), Some(Held { handle, is_stale: true })) => {
                 self.count(STALE);
                 let value = Some(Value::Item(handle));
@@ -132,8 +137,8 @@ impl Loader {
                 let take_over = options.on_timeout == OnTimeout::Load;
                 match fail(LoadError::TimedOut { waited: options.wait.unwrap_or_default() }) {
                     Err(_) if take_over => {
-                        // Where it cannot be taken over it is about to end, or somebody else has
-                        // just taken it over.
+                        // If it cannot be taken over, it has just ended, or somebody else has
+                        // taken it over.
                         patience.renew();
                         Ok(self.inner.flights.take_over(flight).map(|claim| Turn::Lead(claim, None)))
                     }
@@ -153,13 +158,13 @@ impl Loader {
     /// Runs the caller's loader and ends the flight.
     pub(super) fn lead<'c, E: Into<Box<dyn Error + Send + Sync>>>(
         &'c self,
-        claim: Claim,
+        mut claim: Claim,
         options: &LoadOptions,
         held: Option<Held<'c>>,
         load: impl FnOnce(&[u8]) -> Result<Loaded, E>,
     ) -> Result<Fetched<'c>, LoadError> {
         let key = claim.key();
-        let lease = match self.begin(&claim, options) {
+        let lease = match self.begin(&mut claim, options) {
             Ok(lease) => lease,
             Err(fetched) => {
                 claim.finish(Outcome::Again);
@@ -167,12 +172,12 @@ impl Loader {
             }
         };
         let result = load(&key);
-        self.settle(claim, &lease, options, held, result)
+        self.settle(claim, lease, options, held, result)
     }
 
     /// Takes the lease of a flight whose loader is about to run.
-    pub(super) fn begin(&self, claim: &Claim, options: &LoadOptions) -> Result<Lease<'_>, Fetched<'_>> {
-        let lease = self.lease(&claim.key(), options)?;
+    pub(super) fn begin(&self, claim: &mut Claim, options: &LoadOptions) -> Result<Lease<'_>, Fetched<'_>> {
+        let lease = self.lease(claim, options)?;
         self.count(LOADS);
         Ok(lease)
     }
@@ -181,7 +186,7 @@ impl Loader {
     pub(super) fn settle<'c, E: Into<Box<dyn Error + Send + Sync>>>(
         &'c self,
         claim: Claim,
-        lease: &Lease<'c>,
+        lease: Lease<'c>,
         options: &LoadOptions,
         held: Option<Held<'c>>,
         result: Result<Loaded, E>,

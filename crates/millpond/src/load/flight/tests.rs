@@ -1,4 +1,14 @@
+use memory::{ByteSize, Cache, CacheConfig, PoolConfig, PoolId};
+
 use super::*;
+
+/// A cache in front of which keys are loaded.
+fn cache() -> (Cache, PoolId) {
+    let config = CacheConfig { memory: ByteSize::mib(16), huge_pages: false, ..CacheConfig::default() };
+    let cache = Cache::new(config).expect("a cache");
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("a pool");
+    (cache, pool)
+}
 
 fn claim(flights: &Arc<Flights>, key: &[u8]) -> Claim {
     match flights.join(key) {
@@ -34,59 +44,46 @@ fn a_key_has_one_flight_until_it_ends() {
 
 #[test]
 fn a_void_flight_may_not_store_and_is_not_joined() {
-    let flights = Arc::new(Flights::new(1));
-    let old = claim(&flights, b"k");
+    let ((cache, pool), flights) = (cache(), Arc::new(Flights::new(1)));
+    let make = || cache.keys(pool).fence(b"k");
+    let mut old = claim(&flights, b"k");
     let joined = flight(&flights, b"k");
-    flights.void(b"k");
-    flights.void(b"no flight");
-    let new = claim(&flights, b"k");
-    assert!(!old.begin_storing() && new.begin_storing());
+    assert!(old.fence().is_none() && old.begin(make) && old.fence().is_some());
+    assert_eq!(flights.len(), 1);
+    cache.keys(pool).remove(b"k");
+    assert_eq!(flights.len(), 0);
+    let mut new = claim(&flights, b"k");
+    assert!(new.begin(make) && !old.begin(make), "another one is in its place");
+    assert!(old.fence().is_none() && new.fence().is_some());
     drop(old);
     assert!(is_again(joined.wait(None)));
     assert_eq!(flights.len(), 1, "the end of a void flight leaves the next one alone");
 }
 
 #[test]
-fn a_flight_that_stores_is_waited_for() {
-    let flights = Arc::new(Flights::new(1));
-    let storing = claim(&flights, b"k");
-    assert!(storing.begin_storing());
-    let is_stored = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let voiding = scope.spawn(|| {
-            flights.void(b"k");
-            assert!(is_stored.load(Ordering::SeqCst), "voiding ends after storing");
-        });
-        while flights.shard(b"k").try_lock().is_none() {
-            std::hint::spin_loop();
-        }
-        is_stored.store(true, Ordering::SeqCst);
-        storing.finish(Outcome::Value(None));
-        voiding.join().expect("no panic");
-    });
-    assert_eq!(flights.len(), 0);
-}
-
-#[test]
-fn the_thread_that_stores_does_not_wait_for_itself() {
-    let flights = Arc::new(Flights::new(1));
-    let storing = claim(&flights, b"k");
-    assert!(storing.begin_storing());
-    flights.void(b"k");
-    storing.finish(Outcome::Value(None));
+fn a_flight_that_was_void_before_it_loads_begins_anew() {
+    let ((cache, pool), flights) = (cache(), Arc::new(Flights::new(1)));
+    let make = || cache.keys(pool).fence(b"k");
+    let mut queued = claim(&flights, b"k");
+    assert!(queued.begin(make));
+    cache.keys(pool).remove(b"k");
+    assert!(queued.fence().is_none() && queued.begin(make) && queued.fence().is_some());
+    assert!(queued.begin(|| panic!("it has one that holds")));
+    let _joined = flight(&flights, b"k");
 }
 
 #[test]
 fn a_late_flight_is_taken_over_once() {
-    let flights = Arc::new(Flights::new(1));
-    let late = claim(&flights, b"k");
+    let ((cache, pool), flights) = (cache(), Arc::new(Flights::new(1)));
+    let make = || cache.keys(pool).fence(b"k");
+    let mut late = claim(&flights, b"k");
+    assert!(late.begin(make));
     let joined = flight(&flights, b"k");
-    let next = flights.take_over(&joined).expect("it is late");
+    let mut next = flights.take_over(&joined).expect("it is late");
     assert!(flights.take_over(&joined).is_none(), "it was taken over already");
-    assert!(!late.begin_storing());
-    assert!(next.begin_storing());
+    assert!(late.fence().is_none(), "it was about to store");
+    assert!(next.begin(make) && !late.begin(make) && next.fence().is_some());
     let joined = flight(&flights, b"k");
-    assert!(flights.take_over(&joined).is_none(), "it is about to end");
     next.finish(Outcome::Again);
     assert!(flights.take_over(&joined).is_none(), "it has ended");
 }
