@@ -38,7 +38,7 @@ const RULES: &[Rule] = &[
     metrics::check,
 ];
 
-/// The command: prints all findings, and whether there were none.
+/// Runs the command: prints all findings. Returns whether there were none.
 pub(crate) fn command(arguments: &[String]) -> anyhow::Result<bool> {
     let root = repository::root();
     let mut tree = Tree::load(&root)?;

@@ -1,7 +1,8 @@
 //! The memory bill: one number for everything a cache may use, split by what it is used for.
 //!
-//! Invariant 1: the sum of all parts never exceeds the limit through [`Ledger::try_charge`]; only
-//! [`Ledger::charge`], meant for memory that is already spent, may exceed it.
+//! Invariant 1: [`Ledger::try_charge`] never raises the sum of all parts above the limit; only a
+//! lower limit ([`Ledger::set_limit`]) and [`Ledger::charge`], meant for memory that is already
+//! spent, may exceed it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

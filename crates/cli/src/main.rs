@@ -43,8 +43,8 @@ enum Command {
     /// Compare what each tenant of a file would get under each of several policies, in virtual
     /// time.
     Simulate(simulate::command::SimulateArgs),
-    /// Show the misses of a cache of any size on a trace, where more memory helps, and where only
-    /// much more does.
+    /// Show the miss-ratio curve of a trace: the misses of a cache of any size, the sizes at which
+    /// more memory helps, and those at which only much more memory helps.
     Curve(Box<::bench::command::curve::CurveArgs>),
     /// Show the contents of the shared memory of a cache, without disturbing it.
     Inspect(inspect::InspectArguments),
@@ -86,7 +86,7 @@ enum ConfigCommand {
     Check(flags::ServeArguments),
     /// Print the configuration that would hold, as a commented file.
     Print {
-        /// Leave file, variables and flags aside.
+        /// Ignore file, environment variables and flags.
         #[arg(long)]
         defaults: bool,
         #[command(flatten)]
@@ -94,7 +94,7 @@ enum ConfigCommand {
     },
     /// Show the settings of a running server.
     Get {
-        /// Only those with this in their names.
+        /// Only settings whose names contain this text.
         #[arg(default_value = "")]
         part: String,
         #[command(flatten)]

@@ -32,20 +32,20 @@
 //! ```
 //!
 //! What must hold:
-//! 1. Once [`NegativeCache::void`] has returned, the key is not said to be absent by what was found
-//!    before it began: neither by an entry, nor by a [`Ticket`] that was begun before. This is the
-//!    lease of Nishtala et al., "Scaling Memcache at Facebook", NSDI 2013, section 3.2.1. A void
-//!    marks the fences of its fingerprint ([`Fences`]), and then locks the key's bucket to remove
-//!    the entry; a note asks its fence while it holds the lock of that bucket. So either the note
-//!    sees the mark, or the void sees the note's entry.
+//! 1. Once [`NegativeCache::void`] has returned, nothing that was found before the call began makes
+//!    the key appear absent: no entry, and no [`Ticket`] that was begun before. This is the lease
+//!    of Nishtala et al., "Scaling Memcache at Facebook", NSDI 2013, section 3.2.1. A call of
+//!    `void` marks the fences of the fingerprint ([`Fences`]), and then locks the key's bucket to
+//!    remove the entry. A call of `note` checks its fence while it holds the lock of that bucket.
+//!    So either `note` sees the mark, or `void` sees the entry of `note`.
 //! 2. An expired entry says nothing.
-//! 3. What says that a key is absent was said of its fingerprint. Another key with the same one is
-//!    said to be absent as well: with `n` entries, a key that is there is taken for one of them
-//!    with a probability of `n / 2^64`, or `n / 2^128`. Ten million entries of 64 bits and a
-//!    million questions a second about keys that are there: one wrong answer in three weeks, which
-//!    lasts until the entry expires. The hash is seeded at random, so that nobody can make keys
-//!    meet who does not see the seed; XXH3 is not a cryptographic hash all the same. Take 64 bits
-//!    where a wrong answer is a nuisance, and 128, the default, where it is a fault.
+//! 3. An entry has a fingerprint, not the key. A key with the same fingerprint as an entry is
+//!    therefore reported absent too: with `n` entries, a present key collides with one of them with
+//!    a probability of `n / 2^64`, or `n / 2^128`. With ten million entries of 64 bits and a
+//!    million look-ups of present keys a second, that is one wrong answer in three weeks, which
+//!    lasts until the entry expires. The hash has a random seed, so that a client that does not
+//!    know the seed cannot construct collisions; XXH3 is not a cryptographic hash, however. Use 64
+//!    bits if a wrong answer is a nuisance, and 128, the default, if it is a fault.
 
 use std::sync::Arc;
 use std::sync::atomic::{self, Ordering};
@@ -59,8 +59,8 @@ use memory::Cache;
 use memory::Error;
 use memory::fence::{self, Fences};
 
-const KNOWN: usize = 0;
-const UNKNOWN: usize = 1;
+const HITS: usize = 0;
+const MISSES: usize = 1;
 const NOTED: usize = 2;
 const REFUSED: usize = 3;
 const VOIDED: usize = 4;
@@ -76,7 +76,7 @@ pub enum Fingerprint {
     Bits128,
 }
 
-/// A negative cache.
+/// Configuration of a negative cache.
 #[derive(Clone, Debug)]
 pub struct NegativeConfig {
     /// Its name in statistics.
@@ -108,13 +108,13 @@ impl NegativeConfig {
     }
 }
 
-/// A negative cache at one moment. Counters only grow.
+/// Statistics of a negative cache at one moment. Counters only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NegativeStats {
-    /// Questions whose answer was that the key is absent.
-    pub known: u64,
-    /// The other ones.
-    pub unknown: u64,
+    /// Look-ups that found the key to be absent.
+    pub hits: u64,
+    /// Look-ups that found no entry: the backend has to be asked.
+    pub misses: u64,
     /// Notes that were taken.
     pub noted: u64,
     /// Notes that came too late, because the key was voided meanwhile.
@@ -180,7 +180,8 @@ impl Drop for Inner {
     }
 }
 
-/// Keys that are known not to be there: see [`crate::negative`]. Cloning is cheap and shares it.
+/// A cache of keys that the backend does not have: see [`crate::negative`]. Clones share the same
+/// entries.
 #[derive(Clone)]
 pub struct NegativeCache {
     inner: Arc<Inner>,
@@ -247,11 +248,11 @@ impl NegativeCache {
                 false
             }
         });
-        self.count(if known { KNOWN } else { UNKNOWN }, 1);
+        self.count(if known { HITS } else { MISSES }, 1);
         known
     }
 
-    /// Begins to find out whether `key` is absent: to be called before its owner is asked.
+    /// Begins to find out whether `key` is absent: to be called before the backend is asked.
     pub fn begin(&self, key: &[u8]) -> Ticket {
         let fingerprint = self.fingerprint(key);
         Ticket { fingerprint, fence: self.inner.fences.begin(fingerprint as u64) }
@@ -276,7 +277,7 @@ impl NegativeCache {
     }
 
     /// Forgets that `key` is absent, and makes tickets void that were begun before: to be called
-    /// once the key was inserted at its owner's. `false`: it was not known to be absent.
+    /// once the key was inserted into the backend. `false`: it was not known to be absent.
     pub fn void(&self, key: &[u8]) -> bool {
         let fingerprint = self.fingerprint(key);
         // With that of `Fences::begin`: whoever is not seen here begins after the insertion.
@@ -311,8 +312,8 @@ impl NegativeCache {
     pub fn stats(&self) -> NegativeStats {
         let count = |counter| self.inner.counters.sum(counter);
         NegativeStats {
-            known: count(KNOWN),
-            unknown: count(UNKNOWN),
+            hits: count(HITS),
+            misses: count(MISSES),
             noted: count(NOTED),
             refused: count(REFUSED),
             voided: count(VOIDED),

@@ -149,7 +149,7 @@ impl MissRatioCurve {
         Self { unit, points, confidence: None }
     }
 
-    /// The same curve, with the data it was learnt from.
+    /// Returns the curve with this confidence.
     #[must_use]
     pub fn with_confidence(self, confidence: Confidence) -> Self {
         Self { confidence: Some(confidence), ..self }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use config::acl::DEFAULT_USER;
-use tenancy::{Account, Closed};
+use tenancy::{Account, Rejected};
 
 use crate::listener::ListenerState;
 use crate::mailbox::Token;
@@ -196,7 +196,7 @@ impl ConnectionInfo {
     ///
     /// # Errors
     /// Why it cannot be `next`'s, and it stays what it is.
-    pub fn turn(&self, own: &mut Arc<Account>, next: Arc<Account>) -> Result<bool, Closed> {
+    pub fn turn(&self, own: &mut Arc<Account>, next: Arc<Account>) -> Result<bool, Rejected> {
         let turned = Account::turn(own, next)?;
         if turned {
             self.named().tenant.clone_from(&own.tenant.name);

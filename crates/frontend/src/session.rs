@@ -30,13 +30,15 @@ pub trait Session<'c>: Send {
     /// Takes over changed limits, at the next turn.
     fn reload(&mut self, settings: &Settings);
 
-    /// Returns whether the connection waits while its tenant's clients do, whatever it requests.
+    /// Returns whether all requests of the connection wait during a pause of the tenant's clients
+    /// (`CLIENT PAUSE`). If not, the session decides for each request.
     fn waits_as_a_whole(&self) -> bool;
 
     /// Returns whether the session is in the middle of a large value.
     fn is_receiving_value(&self) -> bool;
 
-    /// Item memory that cannot be evicted while a value is on its way or a listing is, in bytes.
+    /// Item memory that cannot be evicted while a large value is received or keys are listed, in
+    /// bytes.
     fn held_bytes(&self) -> usize;
 
     /// Memory of its own, its size included, in bytes.
@@ -48,8 +50,9 @@ pub trait Session<'c>: Send {
     /// Notes that `bytes` were put into [`Self::value_buffer`].
     fn value_received(&mut self, bytes: usize);
 
-    /// Keeps bytes that are to be sent between two replies; false if that would be more than `max`
-    /// bytes. A protocol without such messages drops them.
+    /// Queues the bytes of a push message, to be sent between two replies. False if more than `max`
+    /// bytes would be queued. The default, for protocols without such messages, drops the bytes and
+    /// returns true.
     fn push(&mut self, bytes: &[u8], max: usize) -> bool {
         let _ = (bytes, max);
         true

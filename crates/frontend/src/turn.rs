@@ -16,19 +16,19 @@ pub enum Next {
     Turn,
     /// Another turn, after those whose turns are short: the last request was a slow one.
     Yield,
-    /// Another turn, once others are through with the key space.
+    /// Another turn, once the key space is free: others have closed it, or write to it.
     Later,
-    /// A turn in which no other connection waits: the next command is slow.
-    Long,
-    /// A turn of another tenant, in which this many bytes are parsed again.
+    /// A turn on the worker's thread for slow commands: the next command is slow.
+    Slow,
+    /// A turn charged to another tenant, in which this many bytes are parsed again.
     Elsewhere(usize),
-    /// Another turn, once the tenant's clients do not wait any more.
+    /// Another turn, once the pause of the tenant's clients (`CLIENT PAUSE`) is over.
     Hold,
-    /// Nothing, and the output is not sent, until then: a password was wrong.
+    /// A delay until this time, before which nothing is sent: a password was wrong.
     Late(Late),
-    /// That the output is sent.
+    /// Another turn, once the output was sent.
     Drain,
-    /// To be closed once the output is sent.
+    /// The end of the connection, once the output was sent.
     Close(Counter),
 }
 
@@ -37,7 +37,7 @@ pub enum Next {
 pub struct Turn {
     /// Bytes of the input that are done with.
     pub consumed: usize,
-    /// Requests, or keys of them, that were answered.
+    /// Requests that were answered; a look-up of several keys counts once for each key.
     pub answered: usize,
     /// The condition for the next turn.
     pub next: Next,

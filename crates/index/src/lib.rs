@@ -33,7 +33,8 @@ use table::Table;
 const TARGET_PER_BUCKET_X100: u64 = 816;
 const TRIGGER_PER_BUCKET_X100: u64 = 864;
 /// The entries per bucket, times 100, from which a full home lets growth start early: with 70 % of
-/// all slots in use, some 16 buckets in a row are full in one of some hundred indexes.
+/// the slots in use, about one in 300 indexes of 4,096 buckets has 16 full buckets in a row, and so
+/// has no room for the next entry of the first.
 const EARLY_PER_BUCKET_X100: u64 = 600;
 
 /// The index.

@@ -128,8 +128,8 @@ mod tests {
     }
 
     proptest! {
-        /// Exception: a take rounds down to a nanosecond, so that the bucket may be early by as
-        /// many as it has been taken from.
+        /// A take rounds down to a nanosecond, so that the bucket may be ready early by up to a
+        /// nanosecond for each take.
         #[test]
         fn it_is_a_bucket_that_fills(
             per_sec in 1_u64..10_000_000,

@@ -48,7 +48,7 @@ pub(super) struct Commands<'a, 'c> {
 pub(super) enum EndsAt {
     /// At this Unix time; `None` is never.
     Later(Option<u32>),
-    /// It has ended already.
+    /// The time has passed already.
     Past,
 }
 

@@ -41,7 +41,8 @@ const NO_KEY: u64 = 0;
 pub struct Keys<'c> {
     cache: &'c Cache,
     id: u16,
-    /// The pool that it ends with. `None`: it was asked for without one.
+    /// The pool whose removal makes these keys invalid. `None`: the shared key space, asked for
+    /// without a pool.
     pool: Option<PoolId>,
 }
 
@@ -68,7 +69,8 @@ impl Cache {
         Keys { cache: self, id, pool: Some(pool) }
     }
 
-    /// The key space of the pool that was added first. It ends with that pool, if it is its own.
+    /// The key space of the pool that was added first. If it is that pool's own, nothing is found
+    /// once the pool is removed.
     #[inline]
     fn first_keys(&self) -> Keys<'_> {
         let (pool, id) = self.core().first_keys.get();
@@ -142,8 +144,8 @@ impl<'c> Keys<'c> {
     /// Finds the item of `key`, counts a hit or a miss, and informs the eviction policy. A hit
     /// takes no lock.
     ///
-    /// An expired item is removed and counts as a miss. So does an item of which 16,382 handles are
-    /// held; that item stays.
+    /// An expired item is removed and counts as a miss. An item that already has 16,382 handles
+    /// also counts as a miss, but is not removed.
     #[inline]
     pub fn find(self, key: &[u8]) -> Option<ReadHandle<'c>> {
         let core = self.cache.core();
@@ -157,9 +159,9 @@ impl<'c> Keys<'c> {
 
     #[inline]
     fn find_hashed(self, hash: u64, key: &[u8]) -> Option<ReadHandle<'c>> {
-        let mut strangers = Vec::new();
+        let mut collisions = Vec::new();
         let pinned = self.cache.core().pins.pin();
-        let found = self.look_up(hash, key, &mut strangers);
+        let found = self.look_up(hash, key, &mut collisions);
         drop(pinned);
         self.judge(hash, found)
     }
@@ -238,11 +240,11 @@ impl<'c> Keys<'c> {
             let mut found = [const { None }; BATCH];
             let stopwatch =
                 core.watch.is_on().then(|| core.watch.stopwatch(core.watch.wants(NO_KEY), &core.clock));
-            let mut strangers = Vec::new();
+            let mut collisions = Vec::new();
             let pinned = core.pins.pin();
             self.prefetch(keys, &mut hashes);
             for ((found, hash), key) in found.iter_mut().zip(&hashes).zip(keys) {
-                *found = self.look_up(*hash, key, &mut strangers);
+                *found = self.look_up(*hash, key, &mut collisions);
             }
             drop(pinned);
             out.extend(
@@ -265,9 +267,9 @@ impl<'c> Keys<'c> {
     /// The item of `key`; counts nothing and tells the policy nothing. An expired item is `None`.
     pub fn peek(self, key: &[u8]) -> Option<ReadHandle<'c>> {
         let hash = self.cache.core().hash(self.space(), key);
-        let mut strangers = Vec::new();
+        let mut collisions = Vec::new();
         let pinned = self.cache.core().pins.pin();
-        let found = self.look_up(hash, key, &mut strangers);
+        let found = self.look_up(hash, key, &mut collisions);
         drop(pinned);
         match found? {
             (Candidate::Live, handle, _) => Some(handle),
@@ -283,9 +285,9 @@ impl<'c> Keys<'c> {
     /// Clears the item of a key away if it has expired or was flushed. Counts no access.
     pub(crate) fn clear_dead(self, hash: u64, key: &[u8]) {
         let core = self.cache.core();
-        let mut strangers = Vec::new();
+        let mut collisions = Vec::new();
         let pinned = core.pins.pin();
-        let found = self.look_up(hash, key, &mut strangers);
+        let found = self.look_up(hash, key, &mut collisions);
         drop(pinned);
         if let Some((Candidate::Dead, handle, _)) = found {
             core.remove_item(&handle, RemovalCause::Expired);
@@ -374,21 +376,21 @@ impl<'c> Keys<'c> {
     }
 
     /// Finds the item and takes a reference. The caller has pinned. Handles of items with another
-    /// key (hash collisions), or of a removed pool, are added to `strangers`. The caller drops them
-    /// after it has unpinned, since dropping an item's last handle may call the embedder. The
-    /// search begins anew for as long as another thread has the bucket locked, which may have lost
-    /// its processor: of each such item one handle is taken, not one each time.
+    /// key (hash collisions), or of a removed pool, are added to `collisions`. The caller drops
+    /// them after it has unpinned, since dropping an item's last handle may call the embedder. The
+    /// index repeats the search while another thread, which may be preempted, has the bucket
+    /// locked: `collisions` sees to it that each such item is acquired only once.
     #[inline]
     fn look_up(
         self,
         hash: u64,
         key: &[u8],
-        strangers: &mut Vec<ReadHandle<'c>>,
+        collisions: &mut Vec<ReadHandle<'c>>,
     ) -> Option<(Candidate, ReadHandle<'c>, SlabInfo)> {
         let core = self.cache.core();
         core.index.find(hash, |ptr| {
             let (item, info) = core.arena.item(ptr);
-            let is_known = strangers.iter().any(|held| held.ptr() == ptr);
+            let is_known = collisions.iter().any(|held| held.ptr() == ptr);
             // SAFETY: the handle holds a reference (invariant 3 of `slab::item`).
             if is_known && (self.is_gone() || unsafe { !item.has_key(key) })
                 || info.keyspace != self.id
@@ -400,7 +402,7 @@ impl<'c> Keys<'c> {
             // SAFETY: the handle holds a reference. For the second question see invariant 5 of
             // `pools`.
             if unsafe { !item.has_key(key) } || self.is_gone() {
-                strangers.push(handle);
+                collisions.push(handle);
                 return None;
             }
             // SAFETY: the handle holds a reference.

@@ -22,11 +22,12 @@ const BUCKETS_PER_INSERT: u32 = 4;
 const BUCKETS_AT_ONCE: u32 = 256;
 const MOST_GROWN_ON: u32 = 64;
 
-/// A method that is called on another cache than the one that allocated the item inserts it into
-/// the latter; only [`Self::replace_matching`] refuses.
+/// Each method inserts an item into the cache that allocated it, even if the method is called on
+/// another cache. Only [`Self::replace_matching`] and [`Self::put_fenced`] refuse an item of
+/// another cache.
 impl Cache {
-    /// Makes an item visible, in the place of the one that its key has. Returns handles of it and
-    /// of the one it replaced. Where neither is wanted, [`Self::put`] is cheaper.
+    /// Makes an item visible, in the place of the present item of its key. Returns handles of the
+    /// new item and of the replaced one. If neither is needed, [`Self::put`] is cheaper.
     ///
     /// A flush since the item was allocated does not take it: it counts as made now.
     pub fn insert_or_replace<'c>(
@@ -88,8 +89,9 @@ impl Cache {
             return Err(item);
         }
         let space = core.keyspace(core.arena.info_of(item.ptr()).keyspace);
-        // A copy of a flushed item must not survive the flush. An earlier flush is seen here, and a
-        // later one takes the copy, which is stamped already. SAFETY: `old` holds a reference.
+        // A copy of a flushed item must not survive the flush. A flush before this check is seen
+        // here; a later one takes the copy too, whose creation time is set already.
+        // SAFETY: `old` holds a reference (invariant 1 of `slab::item`).
         let is_gone = || unsafe { core.is_dead(old.item(), space) };
         let verdict = |found: Option<ItemPtr>| {
             if found == Some(old.ptr()) && !is_gone() { Verdict::ReplaceMatching } else { Verdict::Refuse }
@@ -112,8 +114,8 @@ enum Verdict {
     Replace,
     /// Replace it by an item that may be a copy: a flush that takes the old one takes both.
     ReplaceMatching,
-    /// Replace it by an item whose value was read elsewhere at this time, in Unix seconds: a flush
-    /// of what was made then takes it.
+    /// Replace it by an item whose value was read elsewhere at this Unix second: the new item
+    /// counts as made then, so that any later flush takes it.
     ReplaceMadeAt(u32),
     Refuse,
 }
@@ -144,8 +146,8 @@ unsafe fn restamp(item: Item<'_>, time: u32) {
 }
 
 impl Core {
-    /// Makes an item visible that counts as made at `time`, in the place of the one that its key
-    /// has, if `holds` says so with the bucket of the key locked.
+    /// Makes an item visible in the place of the present item of its key, if `holds` returns true
+    /// while the bucket of the key is locked. The item counts as made at `time`.
     ///
     /// # Errors
     /// The item, unchanged.
@@ -266,10 +268,10 @@ impl Core {
         }
     }
 
-    /// Makes an item that is not visible yet as old as this moment, if it was flushed since it was
-    /// allocated. Otherwise it would remove what was stored after the flush, and not be found
-    /// itself. The caller has locked the bucket of its key, so that whatever is stored after a
-    /// later flush replaces it.
+    /// Raises the creation time of an item that is not visible yet to now, if the key space was
+    /// flushed since the item was allocated. Otherwise the item would replace one that was stored
+    /// after the flush, and count as flushed itself. The caller has locked the bucket of the key,
+    /// so that an item that is stored after a later flush replaces this one.
     #[inline]
     fn renew(&self, new: Item<'_>, keyspace: u16) {
         let space = self.keyspace(keyspace);
@@ -282,8 +284,9 @@ impl Core {
         }
     }
 
-    /// Makes an item that is not visible yet at least as young as the one that it replaces: it was
-    /// allocated before a flush that did not take the old one. The caller has locked the bucket
+    /// Raises the creation time of an item that is not visible yet to that of the item that it
+    /// replaces, if that is later. Otherwise a flush that came after the allocation of the new
+    /// item, and did not take the old one, would take the new one. The caller has locked the bucket
     /// that points to the old item.
     #[inline]
     fn make_as_young(&self, new: Item<'_>, old: Option<ItemPtr>) {
@@ -318,8 +321,8 @@ impl Core {
         self.note_come(new.item(), info);
     }
 
-    /// Changes when an item expires, whose `field` this is. The caller holds a reference or
-    /// protects it.
+    /// Changes the expiration time of the item at `ptr`, which is stored in `field`. The caller
+    /// holds a reference to the item or protects it.
     pub(crate) fn change_expiry(&self, ptr: ItemPtr, field: &AtomicU32, expiry: Expiry) {
         let after = expiry.to_unix_secs(|| self.now());
         let before = field.swap(after, Ordering::Relaxed);
@@ -404,8 +407,9 @@ impl Core {
         }
     }
 
-    /// Takes the item of an entry that lies in a full home out of the index: one that the embedder
-    /// wants to keep only if there is no other. The caller retires it.
+    /// Takes an item that lies in a full home out of the index. Prefers an item that may be evicted
+    /// to one that [`Lifecycle::may_evict`](crate::Lifecycle::may_evict) refuses to give up. The
+    /// caller retires the item.
     pub(crate) fn displace(&self, mut guard: Guard<'_>) -> Option<ItemPtr> {
         let others = guard.home().find(|slot| self.gives_way(guard.ptr(*slot)));
         let slot = others.or_else(|| guard.home().next())?;

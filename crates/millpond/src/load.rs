@@ -1,10 +1,10 @@
-//! Values of a different owner: a cache in front of a database, a service, a computation.
+//! Read-through loading: a cache in front of a database, a service, or a computation.
 //!
-//! A [`Loader`] answers from the cache. If the cache has nothing fresh, it runs the caller's
-//! loader: once per key, however many callers ask at the same time (*single flight*). In addition,
-//! stale values are returned at once while one caller reloads them; waiting for another caller's
-//! loader is limited in time; a loader's error, panic or cancelled future wakes all waiting
-//! callers; and the absence of a value can be cached too.
+//! A [`Loader`] answers from the cache. If the cache has nothing fresh, it runs the caller's *load
+//! function*: once per key, however many callers ask at the same time (*single flight*). In
+//! addition, stale values are returned at once while one caller reloads them; waiting for another
+//! caller's loader is limited in time; a loader's error, panic or cancelled future wakes all
+//! waiting callers; and the absence of a value can be cached too.
 //!
 //! ```
 //! use millpond::{Cache, CacheConfig, LoadOptions, Loaded, Loader, PoolConfig};
@@ -31,9 +31,9 @@
 //!
 //! What must hold:
 //! 1. A fresh hit takes no lock: it is one [`crate::Keys::find`].
-//! 2. A loaded value never takes the place of what was written while it was loaded, nor comes back
-//!    after a removal or a flush, whoever wrote, and whether there was an item: it is stored under
-//!    a [`crate::Fence`] that was made before the loader ran.
+//! 2. A loaded value is stored under a [`crate::Fence`] that was made before the load function ran.
+//!    If anyone writes, removes or flushes the key in the meantime, whether or not it had an item,
+//!    the value is not stored. So it never replaces a newer value, nor undoes a removal or a flush.
 //! 3. No lock is held while a loader runs.
 
 mod asynchronous;
@@ -152,8 +152,8 @@ impl Loader {
     /// the cache has no room is returned, but not stored.
     ///
     /// # Panics
-    /// Where `load` does. Those who wait for it get [`LoadError::Panicked`], and the loader goes on
-    /// working.
+    /// If `load` panics. Callers that wait for it get [`LoadError::Panicked`], and this loader
+    /// remains usable.
     #[inline]
     pub fn get_or_load<E: Into<Box<dyn Error + Send + Sync>>>(
         &self,

@@ -54,7 +54,7 @@ fn a_key_is_absent_until_its_time_is_over_or_it_is_voided() {
         assert!(!absent.note_for(absent.begin(b"d"), Some(0)) || !absent.is_absent(b"d"));
         let stats = absent.stats();
         assert_eq!((stats.expired, stats.voided, stats.refused), (3, 1, 0));
-        assert_eq!((stats.known, stats.noted), (7, 4));
+        assert_eq!((stats.hits, stats.noted), (7, 4));
         assert_eq!(stats.entries.entries, 0);
         let each = cache.ledger().part(Part::Compact);
         drop(absent);
@@ -147,7 +147,7 @@ fn nobody_is_told_that_a_key_is_absent_after_it_was_inserted() {
     // ever.
     let both = |absent: &NegativeCache| {
         let stats = absent.stats();
-        stats.known > 0 && stats.noted > 0
+        stats.hits > 0 && stats.noted > 0
     };
     for round in 0..500_000_000_u64 {
         if round >= 150_000 && round % 1_000 == 0 {
@@ -170,7 +170,7 @@ fn nobody_is_told_that_a_key_is_absent_after_it_was_inserted() {
         .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     assert!(known > 0 && noted > 0, "{known} {noted}");
     let stats = absent.stats();
-    assert_eq!((stats.noted, stats.known), (noted, known));
+    assert_eq!((stats.noted, stats.hits), (noted, known));
 }
 
 fn loader() -> (Cache, PoolId, Clock, NegativeCache, Loader) {
@@ -333,6 +333,6 @@ fn loaders_and_writers_agree_with_their_owner() {
     let origins: HashSet<_> =
         workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect();
     assert!(origins.contains(&Origin::Fresh) && origins.contains(&Origin::Loaded));
-    assert!(absent.stats().known > 0 && cache.stats().index_entries > 0);
+    assert!(absent.stats().hits > 0 && cache.stats().index_entries > 0);
     cache.validate();
 }

@@ -13,7 +13,8 @@
 //! 1. No lock, clock, thread or I/O.
 //! 2. The largest item that fits before a change fits afterwards.
 //! 3. No size is more than [`Range::GREATEST_STEP`] times the one below, even if no such items were
-//!    seen, so that items of a new size waste at most half of their chunks.
+//!    seen, so that items of a new size waste at most half of their chunks. Exception: if
+//!    [`Range::most_classes`] is too small for that, the steps are as large as necessary.
 //!
 //! ```
 //! use millpond_rebalance::sizing::{Range, SizeHistogram, Tuning};

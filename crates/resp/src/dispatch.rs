@@ -103,8 +103,7 @@ impl<'i> Round<'_, '_, 'i> {
         Done::Yes
     }
 
-    /// Answers a command with why it is not carried out, and a transaction that it is in will not
-    /// be either.
+    /// Rejects a command with `failure`. If a transaction is open, it is aborted too.
     pub(super) fn reject(&mut self, spec: &Spec, args: &[&[u8]], failure: &Failure) -> Done {
         self.abort_transaction();
         spec.number_of(args).into_iter().for_each(|number| self.commands.count_rejected(number));
@@ -115,7 +114,7 @@ impl<'i> Round<'_, '_, 'i> {
     /// Carries a command out while nobody else is in the key space.
     pub(super) fn exclusively(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Done {
         let gate = &self.commands.pool.gate;
-        // It would wait for a slow command.
+        // On a worker, closing the gate would wait for slow commands that have passed it.
         if !self.is_away && gate.is_long() {
             return Done::Long;
         }

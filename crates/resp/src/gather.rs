@@ -32,7 +32,7 @@ impl<'i> Round<'_, '_, 'i> {
         if self.hands_over() && self.parser.arg_count() > MOST_ARGS {
             return self.answer_batch().or_else(|| {
                 self.parser.restart();
-                Some(Next::Long)
+                Some(Next::Slow)
             });
         }
         let mut whole = match self.begin_whole(self.parser.arg_count() - 1) {

@@ -281,7 +281,7 @@ impl<'i> Round<'_, '_, 'i> {
             }
             Done::Long => {
                 self.parser.restart();
-                return Some(Next::Long);
+                return Some(Next::Slow);
             }
         }
         self.position += consumed;

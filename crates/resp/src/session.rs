@@ -52,7 +52,7 @@ struct Session<'c> {
     answered_keys: usize,
     /// A large value that is on its way.
     incoming: Option<Incoming<'c>>,
-    /// A listing that is not complete.
+    /// A listing of keys that continues in the next turn.
     listing: Option<Listing<'c>>,
     /// Limits have changed, to be applied between requests.
     has_new_limits: bool,

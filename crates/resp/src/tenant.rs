@@ -7,7 +7,7 @@ use super::commands::Commands;
 use super::writer::{Failure, Outcome};
 use frontend::tracking::Space;
 use protocol::resp::commands::{Category, Spec};
-use tenancy::{Account, Closed, Directory, Route, Tenant, may_turn_to};
+use tenancy::{Account, Directory, Rejected, Route, Tenant, may_turn_to};
 
 impl Commands<'_, '_> {
     /// Returns the account that a connection has by default: its user's, or else its listener's.
@@ -46,8 +46,8 @@ impl Commands<'_, '_> {
             return Err(Failure::new("ERR a transaction cannot switch to another tenant"));
         }
         let turned = self.info.turn(self.account, account).map_err(|closed| match closed {
-            Closed::Full => Failure::new("ERR max number of clients reached"),
-            Closed::Leaving => Failure::BAD_DATABASE,
+            Rejected::LimitReached => Failure::new("ERR max number of clients reached"),
+            Rejected::Removing => Failure::BAD_DATABASE,
         })?;
         if !turned {
             return Ok(());

@@ -211,8 +211,8 @@ pub fn vacant_bytes(chunk_bytes: u32, chunks: u64, vacant: u64) -> u64 {
     vacant * u64::from(chunk_bytes) / step * step
 }
 
-/// The vacant memory of others that a class of `chunks` takes at a time, in bytes: a quarter of its
-/// own, at least its shortest run and at most a slab.
+/// Returns how much vacant memory of other classes a class of `chunks` takes at a time, in bytes: a
+/// quarter of its own, at least its shortest run and at most a slab.
 pub fn bytes_to_take(chunk_bytes: u32, chunks: u64) -> u64 {
     let least = u64::from(least_units(chunk_bytes)) * UNIT_BYTES as u64;
     (chunks * u64::from(chunk_bytes) / PART_TO_TAKE).clamp(least, SLAB_BYTES as u64)

@@ -6,7 +6,7 @@ use base::Ledger;
 use protocol::resp::commands::SPECS;
 
 use crate::metrics::{Counter, Ended, ListenerCounters};
-use crate::tenant::{Closed, Tenant};
+use crate::tenant::{Rejected, Tenant};
 
 /// The activity of one listener's clients as one tenant.
 pub struct Account {
@@ -26,7 +26,7 @@ impl Account {
     ///
     /// # Errors
     /// Why it cannot be `next`'s, and it stays what it is.
-    pub fn turn(own: &mut Arc<Self>, next: Arc<Self>) -> Result<bool, Closed> {
+    pub fn turn(own: &mut Arc<Self>, next: Arc<Self>) -> Result<bool, Rejected> {
         if Arc::ptr_eq(own, &next) {
             return Ok(false);
         }

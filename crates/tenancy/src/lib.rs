@@ -49,4 +49,4 @@ pub use details::{Counts, Details, Does};
 pub use directory::Directory;
 pub use pause::{Pause, Paused};
 pub use route::{Route, go_on, may_turn_to};
-pub use tenant::{Closed, Spent, Tenant};
+pub use tenant::{Rejected, Spent, Tenant};

@@ -57,13 +57,13 @@ pub struct Spent {
     pub parsed_again: u64,
 }
 
-/// The reason for which a tenant rejects a connection.
+/// The reason for which a tenant rejects a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum Rejected {
     /// The tenant has reached its limit of connections.
-    Full,
+    LimitReached,
     /// The tenant is being removed.
-    Leaving,
+    Removing,
 }
 
 impl Tenant {
@@ -124,7 +124,7 @@ impl Tenant {
         self.weight.load(Ordering::Relaxed).max(1)
     }
 
-    /// Connections that are its now.
+    /// The number of open connections that belong to the tenant.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
@@ -140,14 +140,14 @@ impl Tenant {
     /// Counts one more connection.
     ///
     /// # Errors
-    /// [`Closed`] if the tenant is at its limit or is being removed; nothing is counted then.
-    pub fn open(&self) -> Result<(), Closed> {
+    /// [`Rejected`] if the tenant is at its limit or is being removed; nothing is counted then.
+    pub fn open(&self) -> Result<(), Rejected> {
         let most = self.max_connections(usize::MAX);
         let before = self.connections.fetch_add(1, Ordering::SeqCst);
         let refused = if self.is_leaving() {
-            Closed::Leaving
+            Rejected::Removing
         } else if before >= most {
-            Closed::Full
+            Rejected::LimitReached
         } else {
             return Ok(());
         };
@@ -165,7 +165,7 @@ impl Tenant {
         self.is_leaving.load(Ordering::SeqCst)
     }
 
-    /// Lets nobody join it any more.
+    /// Starts the removal of the tenant: no connection can join it any more.
     pub fn leave(&self) {
         self.is_leaving.store(true, Ordering::SeqCst);
     }
@@ -183,7 +183,7 @@ impl Tenant {
         self.sent.take(now, spent.sent);
     }
 
-    /// In how many nanoseconds all of its buckets have something in them; 0 = now.
+    /// The nanoseconds until none of its buckets is empty; 0 = none is empty now.
     pub fn wait(&self, now: u64) -> u64 {
         self.operations.wait(now).max(self.received.wait(now)).max(self.sent.wait(now))
     }
@@ -206,10 +206,13 @@ mod tests {
     #[test]
     fn connections_are_limited_and_nobody_joins_who_leaves() {
         let tenant = tenant(&TenantSettings { max_connections: 2, ..TenantSettings::unlimited("a") });
-        assert_eq!((tenant.open(), tenant.open(), tenant.open()), (Ok(()), Ok(()), Err(Closed::Full)));
+        assert_eq!(
+            (tenant.open(), tenant.open(), tenant.open()),
+            (Ok(()), Ok(()), Err(Rejected::LimitReached))
+        );
         tenant.close();
         tenant.leave();
-        assert_eq!((tenant.open(), tenant.connections()), (Err(Closed::Leaving), 1));
+        assert_eq!((tenant.open(), tenant.connections()), (Err(Rejected::Removing), 1));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Trials of correctness and endurance: consistency check, soak and attack suite.
 //!
 //! A cache that is fast and returns a stale value is broken, and a server that serves well until a
-//! client misbehaves cannot be shared. This crate tries both: it checks every answer against the
+//! client misbehaves cannot be shared. This crate tests both: it checks every answer against the
 //! history of its key, serves a load for hours while the server changes, and attacks a server while
 //! another tenant is measured.
 //!

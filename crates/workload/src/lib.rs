@@ -1,4 +1,4 @@
-//! Requests and what they are held against: the ground that the load generator and the simulator
+//! Workloads, traces and reference results: the ground that the load generator and the simulator
 //! share.
 //!
 //! A figure of the bench and one of the simulator can be compared only if both draw the same
@@ -15,7 +15,7 @@
 //! | the root | declared workloads: keys, sizes, mixes, and their requests ([`Workload`], [`Sampler`]) |
 //! | [`trace`] | readers of recorded requests |
 //! | [`generate`](mod@generate) | sample traces from published statistics |
-//! | [`value`] | values that are known again when they are read |
+//! | [`value`] | values that a read can verify |
 //! | [`replay`](mod@replay) | traces through the engine, and their hit ratios |
 //! | [`mod@reference`] | eviction policies as plain simulators |
 //! | [`queues`] | LRU queues with shadows, hill climbing and cliff scaling |

@@ -25,7 +25,8 @@ pub struct Limits {
     /// The longest argument, in bytes. A longer one is [`Parse::Refused`], after which the
     /// connection cannot be parsed further. Must be less than [`u32::MAX`].
     pub max_bulk_bytes: usize,
-    /// The longest line: a request of words, or a number of bytes or arguments.
+    /// The longest line, in bytes: an inline command, or a header that has the number of arguments
+    /// or the length of one.
     pub max_line_bytes: usize,
     /// The longest argument that is kept. A request with a longer one is dropped as it comes:
     /// [`Parse::TooLarge`].
@@ -50,8 +51,8 @@ impl Default for Limits {
 /// The result of parsing the front of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parse {
-    /// A request of this many bytes. [`Parser::arg`] returns its arguments, of which there is at
-    /// least one, until the next request is parsed.
+    /// A request of this many bytes. [`Parser::arg`] returns its arguments until the next request
+    /// is parsed. There is at least one, except after [`Parser::leave_pending`].
     Request {
         /// Its length in bytes.
         consumed: usize,
@@ -76,7 +77,7 @@ pub enum Parse {
     },
     /// More bytes are needed to complete the request.
     Incomplete,
-    /// The connection cannot be read on.
+    /// The connection cannot be parsed further.
     Refused(ProtocolError),
 }
 
@@ -118,7 +119,7 @@ enum State {
 pub struct Parser {
     limits: Limits,
     state: State,
-    /// Arguments that are yet to come, with the one that is coming.
+    /// Arguments that have not arrived completely.
     missing: usize,
     /// The input before this offset is parsed.
     at: usize,

@@ -441,7 +441,7 @@ impl<'c> Connection<'c> {
         match turn.next {
             Next::Input => {}
             Next::Later => (self.backlog, self.needs) = (true, Step::Later),
-            Next::Long => (self.backlog, self.needs) = (true, Step::Long),
+            Next::Slow => (self.backlog, self.needs) = (true, Step::Long),
             Next::Turn | Next::Yield => {
                 self.backlog = true;
                 self.needs = if turn.next == Next::Yield { Step::Yield } else { Step::Again };

@@ -412,11 +412,11 @@ fn a_value_keeps_its_end_if_getex_has_answered_another() {
     is_done.store(true, Ordering::Relaxed);
     let answered: BTreeSet<String> =
         touchers.into_iter().flat_map(|toucher| toucher.join().expect("no panic")).collect();
-    let strangers: Vec<_> = touched.difference(&answered).collect();
+    let collisions: Vec<_> = touched.difference(&answered).collect();
     assert!(
-        !touched.is_empty() && strangers.is_empty(),
-        "{} of {}: {strangers:?}",
-        strangers.len(),
+        !touched.is_empty() && collisions.is_empty(),
+        "{} of {}: {collisions:?}",
+        collisions.len(),
         touched.len()
     );
 }
