@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the house rules that a machine can check.
 //!
 //! A rule is a function from the [`Tree`] to its [`Finding`]s; it reads nothing but the tree, so
-//! that its test hands it a small one. [`RULES`] lists them all: a new rule is a module and one
+//! that a test can pass it a small one. [`RULES`] lists them all: a new rule is a module and one
 //! line there.
 
 mod counts;

@@ -14,9 +14,9 @@
 //! | [`talus`] | splitting a queue on the hull of its curve, and memory by hulls |
 //! | [`dynacache`] | memory by the hulls of curves, for queues that are not split |
 //! | [`marginal`] | steps of memory by hits in the last step |
-//! | [`arbiter`] | reserves, and credits for the rest |
+//! | [`arbiter`] | Memshare's arbiter: reserved memory, and credits won by hits in shadow queues |
 //! | [`problem`] | the optimisation problem of the three modules below |
-//! | [`anneal`] | the simulated annealing of HOLPACA, repaired, as described and as published |
+//! | [`anneal`] | HOLPACA's simulated annealing in three variants: repaired, as in the paper, as in its program |
 //! | [`hull`], [`exact`] | exact solutions, over hulls and for worths of any shape |
 //! | [`holpaca`] | throughput maximisation and minimum throughputs, with either solver |
 //! | [`registry`] | all policies by name |

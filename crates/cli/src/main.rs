@@ -31,7 +31,7 @@ enum Command {
     ///
     /// Without a configuration the server listens for both kinds of clients on the usual ports of
     /// both, 127.0.0.1:11211 and 127.0.0.1:6379, and for operators on http://127.0.0.1:11212/. A
-    /// port that another program has is left out, as long as one is left for clients. SIGHUP
+    /// port that another program uses is skipped, as long as one port for clients is free. SIGHUP
     /// re-reads the configuration, and changes what can change while serving.
     Serve(flags::ServeArguments),
     /// Drive a cache with load, replay a trace through one, or generate a trace.
@@ -84,7 +84,7 @@ enum ConfigCommand {
     /// calling user; nothing is changed. An address that is in use is a warning, as the running
     /// server may be this one.
     Check(flags::ServeArguments),
-    /// Print the configuration that would hold, as a commented file.
+    /// Print the effective configuration, as a commented file.
     Print {
         /// Ignore file, environment variables and flags.
         #[arg(long)]
@@ -107,8 +107,8 @@ enum ConfigCommand {
 }
 
 impl Command {
-    /// Returns whether the command has no connections. Such a command exits quietly when the reader
-    /// of its output has gone, as `head` does.
+    /// Returns whether the command opens no connection, so that SIGPIPE may end it quietly when the
+    /// reader of its output has exited, as `head` does.
     fn only_prints(&self) -> bool {
         match self {
             Self::Experiment(_) | Self::Simulate(_) | Self::Curve(_) | Self::Inspect(_) => true,
@@ -121,7 +121,8 @@ impl Command {
     }
 }
 
-/// Has the process end by SIGPIPE, as other commands do, rather than report an error or panic.
+/// Restores the default action of SIGPIPE, which ends the process, as for other commands. Without
+/// it, a closed output would cause an error message or a panic.
 fn end_with_reader() {
     let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     let _ = signal_hook::flag::register_conditional_default(signal_hook::consts::SIGPIPE, always);

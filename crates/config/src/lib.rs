@@ -6,14 +6,14 @@
 //! command line. Each is declared once, as a row of its section's `settings!`, from which
 //! [`keys::all`], `config/millpond.toml` and the table in `docs/configuration.md` are made.
 //!
-//! The rules of users ([`acl`]) are here because they are settings, and the server's [`Error`]
-//! because most of its failures are those of a setting.
+//! [`acl`] is here because users' access rules are settings, and the server's [`Error`] because
+//! most of its errors concern a setting.
 //!
 //! Invariant 1: a [`Config`] returned by [`load::load`] has passed [`check::check`], so the server
 //! may rely on its names being unique, its references resolving and its sizes being in range.
 //!
-//! Absences: no socket, no thread, no cache. Whether the files and addresses of a configuration can
-//! be used is found out by a [`load::Survey`], which the caller hands in.
+//! This crate opens no socket, starts no thread and makes no cache. The caller passes a
+//! [`load::Survey`], which checks whether the files and addresses of a configuration are usable.
 
 #![forbid(unsafe_code)]
 

@@ -7,8 +7,8 @@
 //! - [`inspect`]: the contents of a cache's shared memory.
 //! - [`text`]: what a terminal shows.
 //!
-//! Absence: nothing here serves, and no protocol of clients is known, so that a change of a command
-//! of Redis does not compile these again.
+//! This crate serves nothing and depends on no client protocol, so that a change of a Redis command
+//! does not recompile these commands.
 
 #![forbid(unsafe_code)]
 

@@ -76,7 +76,7 @@ pub struct Confidence {
     /// Requests since the estimator began, whatever their weight is now. Compared with `requests`,
     /// this shows how old the curve is.
     pub seen: u64,
-    /// A bound on the curve's distance from the exact curve, which 95 of 100 curves keep. The
+    /// A bound on the curve's distance from the exact curve, which holds for 95 % of curves. The
     /// distance is averaged over sizes spread evenly up to the total size of all keys. The median
     /// bound is about 2.7 times the true distance. 0 if unknown.
     pub error: f64,
@@ -155,7 +155,7 @@ impl MissRatioCurve {
         Self { confidence: Some(confidence), ..self }
     }
 
-    /// The data that the curve was learnt from, unless it was computed.
+    /// The confidence of a curve that was learnt; `None` if the curve was computed.
     pub fn confidence(&self) -> Option<Confidence> {
         self.confidence
     }

@@ -45,9 +45,9 @@ pub trait Items {
     /// 32 bits of the hash of the item's key: the same as for
     /// [`Policy::admit`](crate::Policy::admit) and [`HitRule::count`](crate::HitRule::count).
     ///
-    /// Called for items that are queued ([`Self::bits`] is not `None`) while the lock of the class
-    /// is held, or that were just claimed. If an eviction calls this at all, its last call is for
-    /// the item that it evicts.
+    /// Called either with the lock of the class held and for a queued item (one for which
+    /// [`Self::bits`] is not `None`), or for an item that was just claimed. If an eviction calls
+    /// this at all, its last call is for the item that it evicts.
     fn fingerprint(&self, entry: Entry) -> u32;
     /// Prefetches the memory that the other methods will read.
     fn prefetch(&self, _entry: Entry) {}
@@ -70,7 +70,8 @@ pub struct Queue {
     pub items: usize,
     /// The seconds since the last use of the item at its eviction end, if the policy knows them.
     pub age_secs: Option<u32>,
-    /// Its oldest item, if the policy does not know ages and finds it near the end.
+    /// The item nearest to the eviction end, if the policy does not know ages. `None` if it knows
+    /// them, or if only stale entries are near that end.
     pub oldest: Option<Entry>,
 }
 
@@ -83,9 +84,9 @@ pub(crate) enum Rule {
     Lru = 1,
     S3Fifo = 2,
     Sieve = 3,
-    /// Stamps by generations of lists.
+    /// Hits set the generation's stamp on items, for policies of LRU lists.
     Lists = 4,
-    /// The same, and hits are counted in the sketch.
+    /// As `Lists`, and hits are counted in the frequency sketch as well.
     Counted = 5,
 }
 
@@ -173,9 +174,9 @@ pub(crate) trait Queueing {
     #[inline]
     fn prefetch(&self, _fingerprint: u32) {}
 
-    /// Opens or closes the ghosts, which remember evicted keys while open. Closed ones also keep
-    /// their size, which otherwise follows the number of items. Does nothing by default: there are
-    /// no ghosts.
+    /// Opens or closes the ghosts. Open ones record evicted keys, and their size follows the number
+    /// of items; closed ones record nothing, and keep their size. Does nothing by default: there
+    /// are no ghosts.
     fn set_ghosts_open(&mut self, _is_open: bool) {}
 
     /// Returns the number of keys of evicted items that the policy remembers.

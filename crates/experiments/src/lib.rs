@@ -50,8 +50,8 @@ pub fn all() -> Vec<Experiment> {
     all
 }
 
-/// Experiments that take seconds at most and need no trace: `millpond experiment run quick`, and
-/// part of the tests with three seeds.
+/// Experiments that take seconds at most and need no trace. `millpond experiment run quick` runs
+/// them, and so do the tests, with three seeds.
 pub const QUICK: [&str; 8] = ["C1", "H1", "H2", "H3", "H4", "H6", "H11", "H13"];
 
 fn order(name: &str) -> (&str, u32) {

@@ -7,8 +7,8 @@
 //!
 //! Tokens are taken after a turn (one pass over a connection), because its cost is unknown before
 //! it. A bucket may therefore owe tokens, and then stays empty for longer. The rate holds on
-//! average. At any moment, consumption exceeds rate and burst by at most one take from a bucket
-//! that was not empty.
+//! average. If callers take only from a bucket that is not empty, consumption exceeds rate and
+//! burst by at most one take at any moment.
 //!
 //! # Two buckets
 //! [`Rate`] and [`TokenBucket`](crate::TokenBucket) admit the same at a constant rate, as a test
@@ -17,9 +17,9 @@
 //!
 //! | | [`Rate`] | [`TokenBucket`](crate::TokenBucket) |
 //! |---|---|---|
-//! | asks | whether there is anything, before the cost is known | when a known cost fits |
+//! | answers | is the bucket not empty? (before the cost is known) | when does a known cost fit? |
 //! | state | one integer, shared by threads without a lock | units and a time, of one owner |
-//! | a new rate | keeps a debt as time, which the state is | keeps a debt in units, as HARE's shares change every second |
+//! | at a new rate | a debt keeps its duration, as the state is a time | a debt keeps its units, as HARE's shares change every second |
 //!
 //! One value for both would either put two words behind a lock on the server's path or lose
 //! fractions of a unit in the simulator, and with them the repeatability of its figures.

@@ -186,7 +186,7 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// As [`Self::trace_command`], or so many lookups that were made together.
+    /// Traces `lookups` look-ups that were made together, or a slow command if `lookups` is 0.
     pub(super) fn trace(&mut self, name: &'static str, key: Option<&[u8]>, lookups: usize, began_nanos: u64) {
         let took_nanos = self.shared.clock.monotonic_nanos().saturating_sub(began_nanos);
         let Some(sampled) = self.sampled.as_mut().filter(|sampled| sampled.is_slow(took_nanos)) else {
@@ -217,7 +217,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// Removes what is under `key`, where it has that compare-and-swap token.
+    /// Removes the item under `key`. With `compare_cas`, removes it only if it has that
+    /// compare-and-swap token.
     pub(super) fn remove(&self, key: &[u8], compare_cas: Option<u64>) -> Removed {
         let removed = self.remove_item(key, compare_cas);
         let outcome = match removed {

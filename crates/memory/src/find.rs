@@ -171,8 +171,9 @@ impl<'c> Keys<'c> {
     /// read: it takes no reference, so that threads that read one item do not contend for its state
     /// word, and the memory accesses of successive finds overlap.
     ///
-    /// The item may be removed or replaced while `seen` reads it, but it stays as it was until
-    /// `seen` returns. Inside `seen`, another call on the cache takes references.
+    /// The item may be removed or replaced while `seen` reads it, but its bytes stay as they are
+    /// until `seen` returns. A look-up within `seen` takes a reference to its item, as a thread can
+    /// protect only one item at a time.
     #[inline]
     pub fn find_with<R>(self, key: &[u8], seen: impl FnOnce(Found<'_>) -> R) -> Option<R> {
         let core = self.cache.core();
@@ -202,8 +203,8 @@ impl<'c> Keys<'c> {
         self.show(space, (hash, key), found, guard, seen)
     }
 
-    /// [`Self::find_with`] for each of `keys`, in order; `seen` is told which one, and `None` for a
-    /// miss. Waits for memory once for up to 16 keys instead of once for each.
+    /// Calls `seen` for each of `keys`, in order, with the key's position and its item, or `None`
+    /// on a miss. Counts as [`Self::find_with`] does, but waits for memory once for up to 16 keys.
     pub fn find_many_with(self, keys: &[&[u8]], mut seen: impl FnMut(usize, Option<Found<'_>>)) {
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
             let seen = |i, found: Option<Found<'_>>| seen(chunk * BATCH + i, found);
@@ -345,8 +346,8 @@ impl<'c> Keys<'c> {
         // SAFETY: the item is protected until `guard` is dropped.
         if unsafe { core.is_dead(item, space) || item.is_long() } {
             drop(guard);
-            // Removes a dead item, and repeats the search in case it was replaced. Of a long value
-            // it takes a reference, which keeps the links of the value as well.
+            // `find_hashed` removes a dead item, and searches again in case it was replaced. For a
+            // long value, it takes a reference, which keeps the links of the value too.
             return self.find_hashed(hash, key).map(|found| seen(found.found()));
         }
         // SAFETY: as above.
@@ -399,8 +400,7 @@ impl<'c> Keys<'c> {
                 return None;
             }
             let handle = ReadHandle::adopt(core, ptr);
-            // SAFETY: the handle holds a reference. For the second question see invariant 5 of
-            // `pools`.
+            // SAFETY: the handle holds a reference. For `is_gone` see invariant 5 of `pools`.
             if unsafe { !item.has_key(key) } || self.is_gone() {
                 collisions.push(handle);
                 return None;

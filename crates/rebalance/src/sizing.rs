@@ -51,8 +51,8 @@ pub struct Range {
     pub most_classes: usize,
 }
 
-/// Default for the most classes of a pool: twice as many still have numbers below 256, so that all
-/// sizes can change at once.
+/// Default for the most classes of a pool. While sizes change, a pool has its old and its new
+/// classes at once; twice this many still have numbers below 256.
 const MOST_CLASSES: usize = 120;
 
 impl Range {

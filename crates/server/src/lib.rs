@@ -1,20 +1,20 @@
 //! The cache server: listeners, connections, commands, metrics.
 //!
-//! # Rooms
+//! # Modules
 //! - `net`: sockets and the event loop. One thread per processor has its own epoll instance and its
 //!   own connections; a request is received, answered and sent by one thread, which hands nothing
 //!   to another.
-//! - `session`: the protocol of a connection, which `detect` finds out. The commands of each are a
-//!   crate that is not known here; who starts a server names them ([`Protocols`]).
+//! - `session`: the session of a connection, for the protocol that the listener sets or `detect`
+//!   finds. The commands of each protocol are in a crate on which this one does not depend; the
+//!   program that starts the server passes them in ([`Protocols`]).
 //! - `admin`: HTTP for operators and for Prometheus.
 //! - `preflight`, `open`: checking and opening files and addresses.
 //! - `server`, `run`: starting, stopping; signals. `maintain`: the thread that maintains the cache.
 //!   `activation`, `notify`: the interface to a service manager.
 //!
-//! The settings, rules of access as data and the errors of the server are a crate of their own,
-//! [`config`]. So are tenants and users, with what each may use and has used: [`tenancy`]; and the
-//! state that all threads share, with what connections, turns and both protocols need of one
-//! another: [`frontend`].
+//! The settings, the access rules as data and the server's errors are in the crate [`config`];
+//! tenants and users, with their limits and usage, in [`tenancy`]; and the state that all threads
+//! share, with the interfaces between connections, turns and protocols, in [`frontend`].
 //!
 //! # Invariants
 //! 1. Nothing that a client sends makes the server hold more than `limits` allow: not in a

@@ -136,16 +136,16 @@ impl Run {
     }
 }
 
-/// A class grows by a run of about this part of its memory.
+/// A class grows by a run of about one part in this many of its memory.
 const PART_OF_CLASS: u64 = 4;
-/// A run of units takes about this part of the memory left in the pool and the cache, so that many
-/// classes share it. Shortest runs and whole slabs may take more.
+/// A run of units takes about one part in this many of the memory left in the pool and the cache,
+/// so that many classes share it. Shortest runs and whole slabs may take more.
 const PART_OF_ROOM: u64 = 16;
 /// Chunks are large if a slab has no more than this many.
 const LARGE_CHUNKS: u64 = 16;
 /// Room from which on there is plenty: a slab is a small part of it.
 const PLENTY_BYTES: u64 = 256 << 20;
-/// Of a run that is chosen freely at most this part may be left over behind its last chunk.
+/// The length of a run is good if at most one part in this many is left over behind its last chunk.
 const MOST_LEFT_OVER: u32 = 32;
 
 /// The units that a class of such chunks should be given next, if it has `held_bytes` and
@@ -168,8 +168,8 @@ pub fn units_to_grow(chunk_bytes: u32, held_bytes: u64, room_bytes: u64) -> u32 
     fitting_units(chunk_bytes, wanted)
 }
 
-/// Memory moves in steps of this part of the pool, of at least [`LEAST_STEP_BYTES`] and at most a
-/// slab.
+/// Memory moves in steps of one part in this many of the pool, of at least [`LEAST_STEP_BYTES`] and
+/// at most a slab.
 const STEPS_OF_POOL: u64 = 16;
 const LEAST_STEP_BYTES: u64 = 64 << 10;
 
@@ -180,31 +180,33 @@ pub fn step_for(pool_bytes: u64) -> u64 {
     step / UNIT_BYTES as u64 * UNIT_BYTES as u64
 }
 
-/// A class keeps this part of its chunks free, and at least [`LEAST_KEPT`] chunks: fewer, but at
-/// least one, if those have more than [`LEAST_KEPT_BYTES`] together.
+/// A class keeps one part in this many of its chunks free, and at least [`LEAST_KEPT`] chunks. If
+/// that many exceed [`LEAST_KEPT_BYTES`], the least is what fits into those bytes, and one chunk in
+/// any case.
 const KEPT_PART: u64 = 16;
 const LEAST_KEPT: u64 = 4;
 const LEAST_KEPT_BYTES: u64 = 64 << 10;
-/// The vacant memory of a class is counted in steps of this part of its memory, so that sums of it
-/// seldom change: at most 64 KiB, and so little at least that each run counts.
+/// The vacant memory of a class is rounded down to steps of about one part in this many of its
+/// memory, so that sums over classes seldom change. A step is at most 64 KiB, and so small that a
+/// single vacant run counts.
 const STEPS_OF_VACANT: u64 = 16;
 const MOST_VACANT_STEP_BYTES: u64 = 64 << 10;
 const LEAST_VACANT_STEP_BYTES: u64 = UNIT_BYTES as u64 / 2;
-/// A class takes this part of its memory at a time, as when it grows.
+/// A class takes one part in this many of its memory at a time, as when it grows.
 const PART_TO_TAKE: u64 = 4;
 
-/// Returns how many of the `free` chunks of a class that has `chunks` are vacant: beyond those that
-/// it keeps for its next items. It keeps `filling` chunks, those of runs that it has just received.
-/// A class with items keeps at least a sixteenth of its chunks, and at least four of them or as
-/// many as fit into 64 KiB, but one in any case.
+/// Returns the number of vacant chunks of a class: those of its `free` chunks, out of `chunks` in
+/// all, that it does not keep for its next items. It keeps all `filling` chunks, those of runs that
+/// it has just received. If it has items, it also keeps at least a sixteenth of its chunks, and at
+/// least four or as many as fit into 64 KiB, but always one.
 pub fn vacant_chunks(chunk_bytes: u32, chunks: u64, free: u64, filling: u64) -> u64 {
     let least = (LEAST_KEPT_BYTES / u64::from(chunk_bytes)).clamp(1, LEAST_KEPT);
     let kept = if free == chunks { 0 } else { (chunks / KEPT_PART).max(least) };
     free.saturating_sub(kept.max(filling))
 }
 
-/// The bytes of `vacant` chunks of a class that has `chunks` as they are counted: in steps of about
-/// a sixteenth of the class's memory, from 2 to 64 KiB.
+/// Returns the size of `vacant` chunks in bytes, rounded down to steps of about a sixteenth of the
+/// memory of the class, which has `chunks` chunks. A step has between 2 and 64 KiB.
 pub fn vacant_bytes(chunk_bytes: u32, chunks: u64, vacant: u64) -> u64 {
     let step = (chunks * u64::from(chunk_bytes) / STEPS_OF_VACANT).max(1);
     let step = (1 << step.ilog2()).clamp(LEAST_VACANT_STEP_BYTES, MOST_VACANT_STEP_BYTES);

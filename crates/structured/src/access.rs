@@ -16,8 +16,8 @@ use memory::{Expiry, ItemOptions};
 
 /// Number of times that a reader tries before it keeps writers out.
 pub(super) const ATTEMPTS: u32 = 16;
-/// Number of times that a thread that waits for another one's growth lets others run before it
-/// sleeps.
+/// The calls of [`pause`] in which a thread that waits for another thread's growth yields; after
+/// them, it sleeps.
 const YIELDS: u32 = 64;
 pub(super) const WORD: usize = size_of::<u32>();
 
@@ -35,8 +35,8 @@ pub(super) struct Handle {
 /// The result of a change.
 pub(super) enum Change<R> {
     Done(R),
-    /// There is not enough room, and nothing was changed. Needed are a tail of this many words, and
-    /// this room in it.
+    /// There is not enough room, and nothing was changed: the change needs a tail of this many
+    /// words, with this room in it.
     Full(usize, Room),
 }
 
@@ -257,7 +257,8 @@ impl Handle {
     /// more, but no more than an item can hold.
     fn wanted(&self, words: usize) -> Result<usize, Error> {
         let most = tail::largest(&self.cache, self.pool, self.key.len())? / WORD;
-        // What fills the largest chunk to the last word would be copied at every other change.
+        // A structure that filled the largest chunk to the last word would have to be copied at
+        // every other change, so a sixteenth stays free.
         if words + most / 16 > most {
             let context = format!(
                 "the structure of `{}` needs {} bytes, and one item holds {} with room to move: split it over several keys",
@@ -317,8 +318,8 @@ impl Handle {
         Ok(())
     }
 
-    /// Returns the memory that the structure takes: `look` returns the number of entries, and the
-    /// numbers of words that they and what they left take.
+    /// Returns the memory that the structure takes. `look` returns the number of entries, the words
+    /// in use, and the words of garbage that former entries left.
     pub(super) fn usage(
         &self,
         look: impl Fn(Tail<'_>) -> Look<(usize, usize, usize)>,

@@ -1,11 +1,11 @@
-//! Workloads, traces and reference results: the ground that the load generator and the simulator
-//! share.
+//! Workloads, traces and reference results: the common base of the load generator and the
+//! simulator.
 //!
 //! A figure of the bench and one of the simulator can be compared only if both draw the same
 //! requests, read traces by the same rules and count latencies alike. This crate has these rules in
 //! one place: workloads are declared and seeded, traces are read in the formats in which they are
-//! published, and a replay through the engine can be set beside a plain simulator that anybody can
-//! check by reading.
+//! published, and a replay through the engine can be compared with a plain simulator that is simple
+//! enough to check by reading.
 //!
 //! The crate is neither a load generator nor a command: it opens no socket, knows no server and
 //! reads no flags. Those are `millpond-bench` and `millpond-trial`.
