@@ -150,7 +150,7 @@ impl Core {
     /// while the bucket of the key is locked. The item counts as made at `time`.
     ///
     /// # Errors
-    /// The item, unchanged.
+    /// The item, unchanged but for its age.
     pub(crate) fn put_made_at<'c>(
         &'c self,
         item: WriteHandle<'c>,

@@ -117,7 +117,9 @@ impl Loader {
 
     /// Creates a loader that records absent keys in a negative cache rather than as items, and
     /// consults it if the cache has no item. The loader voids the negative entry of each key that
-    /// it stores or removes; code that writes without the loader calls [`NegativeCache::void`].
+    /// it stores or removes. Code that inserts into the backend calls [`Self::remove`] or
+    /// [`Self::put`]: after [`NegativeCache::void`] alone, a later caller may still join a load
+    /// that found nothing before.
     pub fn with_negative_cache(cache: &Cache, pool: PoolId, negative: &NegativeCache) -> Self {
         Self::made(cache, pool, ABSENT_MARK, Some(negative.clone()))
     }

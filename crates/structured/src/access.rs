@@ -174,7 +174,7 @@ impl Handle {
     /// The same with writers kept out while the words are copied; `look` runs on the copy, with no
     /// lock held.
     fn read_locked<R>(&self, look: impl Fn(Tail<'_>) -> Look<R>) -> Result<(u32, R), Error> {
-        let locked = self.lock()?;
+        let locked = self.lock(|item, _| item.is_current())?;
         let copy = locked.tail().and_then(|tail| {
             let words: Vec<_> = (0..tail.len()).map(|_| 0.into()).collect();
             tail.copy(0, Tail(&words), 0, words.len())?;
@@ -185,8 +185,8 @@ impl Handle {
         seen.map_err(|Corrupt| self.wrong_type())
     }
 
-    /// The item, current and not frozen, with its stripe locked.
-    fn lock(&self) -> Result<Locked<'_>, Error> {
+    /// The item, not frozen and current according to `begin`, with its stripe locked.
+    fn lock(&self, begin: fn(&ReadHandle<'_>, &Cache) -> bool) -> Result<Locked<'_>, Error> {
         let structures = tail::structures(&self.cache);
         let mut waits = 0;
         loop {
@@ -196,7 +196,7 @@ impl Handle {
             let state = tail.is_frozen(structures.mark()).and_then(|frozen| Ok((frozen, tail.sequence()?)));
             match state {
                 Ok((true, _)) => {}
-                Ok(_) if !tail::begin_change(&item, &self.cache) => {}
+                Ok(_) if !begin(&item, &self.cache) => {}
                 Ok((false, sequence)) if sequence.is_multiple_of(2) => {
                     return Ok(Locked { _stripe: stripe, item });
                 }
@@ -227,7 +227,7 @@ impl Handle {
         rebuild: impl Fn(Tail<'_>, Tail<'_>, Room) -> Look<bool>,
     ) -> Result<Option<R>, Error> {
         loop {
-            let locked = self.lock()?;
+            let locked = self.lock(tail::begin_change)?;
             let changed = locked.tail().and_then(|tail| {
                 if expected.is_some_and(|expected| !tail.is_still(expected).unwrap_or(false)) {
                     return Ok(None);
@@ -281,7 +281,7 @@ impl Handle {
         let options = ItemOptions { expirable: true, ..ItemOptions::default() };
         // Made with no lock held, as it may evict.
         let mut new = tail::make(&self.cache, self.pool, &self.key, words * WORD, &options)?;
-        let locked = self.lock()?;
+        let locked = self.lock(|item, _| item.is_current())?;
         let copied = locked.tail().and_then(|from| {
             let to = new.tail().map(Tail).ok_or(Corrupt)?;
             to.begin(self.shape, self.id, from.sequence()?.wrapping_add(2))?;

@@ -200,7 +200,7 @@ impl<'a> Collection<'a> {
         let words = most_words(self.cache, pool, key, self.kind().tail_words(taken))?.0;
         let new = allocate(self.cache, pool, key, words)?;
         let id = tail::structures(self.cache).new_id();
-        let Some(_locked) = self.lock()? else { return Ok(None) };
+        let Some(_locked) = self.lock(|item, _| item.is_current())? else { return Ok(None) };
         let copied = new.tail().map(Tail).ok_or(Corrupt).and_then(|tail| {
             begin(tail, self.kind(), id, 0)?;
             self.bag.copy_to(tail, Room::default())
@@ -251,7 +251,7 @@ impl<'a> Collection<'a> {
         &self,
         look: impl Fn(View<'_>) -> Look<R>,
     ) -> Result<Option<(u32, usize, Look<R>)>, Error> {
-        let Some(locked) = self.lock()? else { return Ok(None) };
+        let Some(locked) = self.lock(|item, _| item.is_current())? else { return Ok(None) };
         let (sequence, words) = self.copied().map_err(|Corrupt| corrupt(self.item.key()))?;
         drop(locked);
         let bag = Bag { tail: Tail(&words), ..self.bag };
@@ -265,8 +265,9 @@ impl<'a> Collection<'a> {
         Ok((tail.sequence()?, words))
     }
 
-    /// Locks the stripe, if the collection is there and may be written to.
-    fn lock(&self) -> Result<Option<Locked<'a>>, Error> {
+    /// Locks the stripe, if the collection is there, may be written to, and is current according to
+    /// `begin`.
+    fn lock(&self, begin: fn(&ReadHandle<'_>, &Cache) -> bool) -> Result<Option<Locked<'a>>, Error> {
         let structures = tail::structures(self.cache);
         let tail = self.bag.tail;
         let mut waits = 0;
@@ -275,7 +276,7 @@ impl<'a> Collection<'a> {
             let state = tail
                 .is_frozen(structures.mark())
                 .and_then(|frozen| Ok((frozen, tail.sequence()?.is_multiple_of(2), self.bag.len()? > 0)));
-            let is_current = tail::begin_change(self.item, self.cache);
+            let is_current = self.item.is_current();
             match state {
                 _ if !is_current => return Ok(None),
                 // It grows: what it becomes is another item.
@@ -283,7 +284,7 @@ impl<'a> Collection<'a> {
                     drop(stripe);
                     pause(&mut waits);
                 }
-                Ok((false, true, true)) => return Ok(Some(stripe)),
+                Ok((false, true, true)) => return Ok(begin(self.item, self.cache).then_some(stripe)),
                 // Invariants 4 and 9.
                 Ok((false, false, _) | (false, _, false)) => {
                     drop(stripe);
@@ -304,7 +305,7 @@ impl<'a> Collection<'a> {
     /// [`ErrorKind::OutOfMemory`] where there is no room to grow: then nothing has changed.
     pub fn apply(&self, expected: u32, edits: &[Edit<'_>]) -> Result<bool, Error> {
         let more = edit::room_for(self.kind(), edits);
-        let Some(locked) = self.lock()? else { return Ok(false) };
+        let Some(locked) = self.lock(tail::begin_change)? else { return Ok(false) };
         let tail = self.bag.tail;
         let changed = tail.is_still(expected).and_then(|is_still| {
             if !is_still {
@@ -368,7 +369,7 @@ impl<'a> Collection<'a> {
         let (_, most) = most_words(self.cache, self.item.pool(), key, words + slack)?;
         // Made with no lock held, as it may evict.
         let mut new = allocate(self.cache, self.item.pool(), key, (words + words / 2).min(most))?;
-        let Some(locked) = self.lock()? else { return Ok(false) };
+        let Some(locked) = self.lock(|item, _| item.is_current())? else { return Ok(false) };
         let copied = self.bag.tail.is_still(expected).and_then(|is_still| {
             let to = new.tail().map(Tail).ok_or(Corrupt)?;
             if !is_still {

@@ -71,9 +71,9 @@ impl Fence {
     /// Returns whether nobody has written its key since it was made, and it was not given up.
     ///
     /// Writes are insertions, replacements, removals by key or handle, flushes, the end of the
-    /// pool, changes of structured items, and the copy that gives an item room for an expiration
-    /// time or a tag. Evictions, expirations, other changes of expiration times and of user bits,
-    /// and links that are added to a chain or taken from it are not.
+    /// pool, changes of structured items and attempts at one, and the copy that gives an item room
+    /// for an expiration time or a tag. Evictions, expirations, other changes of expiration times
+    /// and of user bits, and links that are added to a chain or taken from it are not.
     pub fn holds(&self) -> bool {
         let core = self.cache.core();
         !self.ticket.is_void()
@@ -120,8 +120,8 @@ impl Cache {
     /// being stored.
     ///
     /// # Errors
-    /// The item, unchanged, if the fence does not hold any more ([`Fence::holds`]), or if it is of
-    /// another key or cache.
+    /// The item, unchanged but for its age, if the fence does not hold any more ([`Fence::holds`]),
+    /// or if the fence is of another key or cache.
     pub fn put_fenced<'c>(
         &'c self,
         fence: &Fence,
@@ -154,6 +154,7 @@ impl Core {
         if let Some(fences) = self.fences.get() {
             let hash = self.hash(self.keyspace(self.arena.info_of(item.ptr()).keyspace), item.key());
             // With that of `Fences::begin`: who is not seen here reads what was changed elsewhere.
+            // For the very first fence of a cache, the lock of the stripe does as much.
             atomic::fence(Ordering::SeqCst);
             if fences.may_have(hash) {
                 let locked = self.index.lock(hash);
