@@ -40,8 +40,7 @@ struct Mark {
 
 impl Fences {
     /// Bytes of an empty table.
-    pub const BYTES: u64 = (COUNTS * size_of::<AtomicU32>()
-        + SHARDS * size_of::<CachePadded<Mutex<HashMap<u64, Mark>>>>()) as u64;
+    pub const BYTES: u64 = (COUNTS * size_of::<AtomicU32>() + SHARDS * size_of::<Shard>()) as u64;
 
     /// An empty table.
     pub fn new() -> Arc<Self> {

@@ -79,6 +79,12 @@ pub fn is_of(item: &ReadHandle<'_>, cache: &Cache) -> bool {
     item.is_of(cache.core())
 }
 
+/// Returns whether the item still is that of its key: what precedes a look at an item whose stripe
+/// the caller has locked, as [`begin_change`] precedes a change.
+pub fn is_current(item: &ReadHandle<'_>, _: &Cache) -> bool {
+    item.is_current()
+}
+
 /// Begins to change an item in place, whose stripe the caller has locked. `false`: it is not the
 /// item of its key any more.
 pub fn begin_change(item: &ReadHandle<'_>, cache: &Cache) -> bool {

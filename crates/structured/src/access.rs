@@ -174,7 +174,7 @@ impl Handle {
     /// The same with writers kept out while the words are copied; `look` runs on the copy, with no
     /// lock held.
     fn read_locked<R>(&self, look: impl Fn(Tail<'_>) -> Look<R>) -> Result<(u32, R), Error> {
-        let locked = self.lock(|item, _| item.is_current())?;
+        let locked = self.lock(tail::is_current)?;
         let copy = locked.tail().and_then(|tail| {
             let words: Vec<_> = (0..tail.len()).map(|_| 0.into()).collect();
             tail.copy(0, Tail(&words), 0, words.len())?;
@@ -281,7 +281,7 @@ impl Handle {
         let options = ItemOptions { expirable: true, ..ItemOptions::default() };
         // Made with no lock held, as it may evict.
         let mut new = tail::make(&self.cache, self.pool, &self.key, words * WORD, &options)?;
-        let locked = self.lock(|item, _| item.is_current())?;
+        let locked = self.lock(tail::is_current)?;
         let copied = locked.tail().and_then(|from| {
             let to = new.tail().map(Tail).ok_or(Corrupt)?;
             to.begin(self.shape, self.id, from.sequence()?.wrapping_add(2))?;

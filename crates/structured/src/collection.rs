@@ -200,7 +200,7 @@ impl<'a> Collection<'a> {
         let words = most_words(self.cache, pool, key, self.kind().tail_words(taken))?.0;
         let new = allocate(self.cache, pool, key, words)?;
         let id = tail::structures(self.cache).new_id();
-        let Some(_locked) = self.lock(|item, _| item.is_current())? else { return Ok(None) };
+        let Some(_locked) = self.lock(tail::is_current)? else { return Ok(None) };
         let copied = new.tail().map(Tail).ok_or(Corrupt).and_then(|tail| {
             begin(tail, self.kind(), id, 0)?;
             self.bag.copy_to(tail, Room::default())
@@ -251,7 +251,7 @@ impl<'a> Collection<'a> {
         &self,
         look: impl Fn(View<'_>) -> Look<R>,
     ) -> Result<Option<(u32, usize, Look<R>)>, Error> {
-        let Some(locked) = self.lock(|item, _| item.is_current())? else { return Ok(None) };
+        let Some(locked) = self.lock(tail::is_current)? else { return Ok(None) };
         let (sequence, words) = self.copied().map_err(|Corrupt| corrupt(self.item.key()))?;
         drop(locked);
         let bag = Bag { tail: Tail(&words), ..self.bag };
@@ -369,7 +369,7 @@ impl<'a> Collection<'a> {
         let (_, most) = most_words(self.cache, self.item.pool(), key, words + slack)?;
         // Made with no lock held, as it may evict.
         let mut new = allocate(self.cache, self.item.pool(), key, (words + words / 2).min(most))?;
-        let Some(locked) = self.lock(|item, _| item.is_current())? else { return Ok(false) };
+        let Some(locked) = self.lock(tail::is_current)? else { return Ok(false) };
         let copied = self.bag.tail.is_still(expected).and_then(|is_still| {
             let to = new.tail().map(Tail).ok_or(Corrupt)?;
             if !is_still {

@@ -95,6 +95,10 @@ struct Entry {
 }
 
 impl Entry {
+    fn is_of(&self, flight: &Arc<Flight>) -> bool {
+        Arc::ptr_eq(&self.flight, flight)
+    }
+
     fn is_void(&self) -> bool {
         self.fence.as_ref().is_some_and(|fence| !fence.holds())
     }
@@ -132,7 +136,7 @@ impl Flights {
     /// has just ended, or was replaced already; look again.
     pub(super) fn take_over(self: &Arc<Self>, late: &Arc<Flight>) -> Option<Claim> {
         let mut shard = self.shard(&late.key).lock();
-        let entry = shard.get(&late.key).filter(|entry| Arc::ptr_eq(&entry.flight, late))?;
+        let entry = shard.get(&late.key).filter(|entry| entry.is_of(late))?;
         // Before the next flight has its fence: either that one's sees what is stored, or nothing
         // is.
         entry.fence.iter().for_each(|fence| fence.give_up());
@@ -208,7 +212,7 @@ impl Claim {
         let fence = Arc::new(make());
         let mut shard = self.flights.shard(&self.flight.key).lock();
         let entry = shard.get_mut(&self.flight.key);
-        let Some(entry) = entry.filter(|entry| Arc::ptr_eq(&entry.flight, &self.flight)) else {
+        let Some(entry) = entry.filter(|entry| entry.is_of(&self.flight)) else {
             return false;
         };
         entry.fence = Some(Arc::clone(&fence));
@@ -230,7 +234,7 @@ impl Claim {
     fn end(&mut self, outcome: Outcome) {
         self.is_done = true;
         let mut shard = self.flights.shard(&self.flight.key).lock();
-        if shard.get(&self.flight.key).is_some_and(|entry| Arc::ptr_eq(&entry.flight, &self.flight)) {
+        if shard.get(&self.flight.key).is_some_and(|entry| entry.is_of(&self.flight)) {
             shard.remove(&self.flight.key);
         }
         drop(shard);
