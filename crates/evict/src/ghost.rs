@@ -105,10 +105,51 @@ pub struct Ghost<const QUEUES: usize = 1> {
     /// Remaining insertions until the next set is cleaned.
     until_cleaning: usize,
     clean_at: usize,
-    /// The newest insertions into a large ghost, at most [`WAITING`]; once full, a ring whose
-    /// oldest is at `next_waiting`.
-    waiting: Vec<(usize, u32)>,
-    next_waiting: usize,
+    waiting: Waiting,
+}
+
+/// The newest insertions into a large ghost; once full, a ring whose oldest is at `next`.
+#[derive(Default)]
+struct Waiting {
+    hashes: [u32; WAITING],
+    /// A bit for each: its queue.
+    queues: u16,
+    len: usize,
+    next: usize,
+}
+
+const _: () = assert!(WAITING == u16::BITS as usize);
+
+impl Waiting {
+    /// Adds a key, and returns the oldest one if there are too many.
+    fn push(&mut self, queue: usize, hash: u32) -> Option<(usize, u32)> {
+        let at = if self.len < WAITING { self.len } else { self.next };
+        let oldest = (self.len == WAITING).then(|| self.get(at));
+        self.hashes[at] = hash;
+        self.queues = self.queues & !(1 << at) | (queue as u16) << at;
+        if oldest.is_some() {
+            self.next = (at + 1) % WAITING;
+        } else {
+            self.len += 1;
+        }
+        oldest
+    }
+
+    fn get(&self, at: usize) -> (usize, u32) {
+        (usize::from(self.queues >> at & 1), self.hashes[at])
+    }
+
+    /// All, the oldest first.
+    fn iter(&self) -> impl Iterator<Item = (usize, u32)> {
+        (0..self.len).map(|i| self.get((self.next + i) % WAITING))
+    }
+
+    /// Returns whether a key may be among them: true for each that is, and perhaps for hash 0.
+    /// Compares all, without a branch, which is faster than to stop at the first.
+    #[inline]
+    fn may_have(&self, hash: u32) -> bool {
+        self.hashes.iter().fold(false, |any, waiting| any | (*waiting == hash))
+    }
 }
 
 impl<const QUEUES: usize> Default for Ghost<QUEUES> {
@@ -121,8 +162,7 @@ impl<const QUEUES: usize> Default for Ghost<QUEUES> {
             queues: std::array::from_fn(|_| Epochs::default()),
             until_cleaning: 0,
             clean_at: 0,
-            waiting: Vec::new(),
-            next_waiting: 0,
+            waiting: Waiting::default(),
         }
     }
 }
@@ -131,8 +171,7 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
     /// Memory, in bytes.
     pub fn bytes(&self) -> usize {
         let epochs: usize = self.queues.iter().map(|queue| queue.alive.capacity() * size_of::<u32>()).sum();
-        let waiting = self.waiting.capacity() * size_of::<(usize, u32)>();
-        self.sets.capacity() * size_of::<Set>() + epochs + waiting
+        self.sets.capacity() * size_of::<Set>() + epochs
     }
 
     /// The most entries in all queues together.
@@ -147,7 +186,7 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
 
     /// Returns whether no queue has an entry.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.queues.iter().all(|queue| queue.total == 0)
+        self.waiting.len == 0 && self.queues.iter().all(|queue| queue.total == 0)
     }
 
     /// Opens or closes the ghost. A closed ghost forgets insertions, has no capacity and gets none;
@@ -222,11 +261,7 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
             return self.insert_now(queue, hash);
         }
         self.prefetch(hash);
-        if self.waiting.len() < WAITING {
-            self.waiting.push((queue, hash));
-        } else {
-            let (queue, hash) = std::mem::replace(&mut self.waiting[self.next_waiting], (queue, hash));
-            self.next_waiting = (self.next_waiting + 1) % WAITING;
+        if let Some((queue, hash)) = self.waiting.push(queue, hash) {
             self.insert_now(queue, hash);
         }
     }
@@ -241,10 +276,8 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
 
     /// Inserts the waiting entries.
     fn settle(&mut self) {
-        let oldest = std::mem::take(&mut self.next_waiting);
-        let mut waiting = std::mem::take(&mut self.waiting);
-        waiting.rotate_left(oldest);
-        for (queue, hash) in waiting {
+        let waiting = std::mem::take(&mut self.waiting);
+        for (queue, hash) in waiting.iter() {
             self.insert_now(queue, hash);
         }
     }
@@ -297,17 +330,21 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
         if self.sets.is_empty() {
             return None;
         }
-        if self.waiting.iter().any(|(_, waiting)| *waiting == hash) {
+        if self.waiting.may_have(hash) {
             self.settle();
         }
         let (set, tag) = self.place(hash);
-        let Set { tags, epochs } = self.sets[set];
+        let Set { tags, epochs } = &self.sets[set];
         let bits_of_tag = if QUEUES == 1 { 0xffff } else { 0x7fff };
+        // Most keys are not there, which one comparison of all tags tells.
+        if !tags.iter().fold(false, |any, other| any | (other & bits_of_tag == tag)) {
+            return None;
+        }
         let slot = (0..SLOTS)
             .find(|slot| tags[*slot] & bits_of_tag == tag && self.is_alive(tags[*slot], epochs[*slot]))?;
-        let queue = Self::queue_of(tags[slot]);
+        let (queue, epoch) = (Self::queue_of(tags[slot]), epochs[slot]);
         self.sets[set].tags[slot] = 0;
-        self.queues[queue].forget(epochs[slot]);
+        self.queues[queue].forget(epoch);
         Some(queue)
     }
 
