@@ -110,20 +110,24 @@ impl Pins {
 
     #[inline]
     fn pin_at(&self, stripe: usize) -> Pinned<'_> {
-        let shared = stripe == SHARED;
-        let count = if shared {
-            self.crowd.enter()
-        } else {
-            let count = &self.slots[stripe].count;
-            let before = count.load(Ordering::Relaxed);
-            debug_assert!(before.is_multiple_of(2), "a thread pinned twice");
-            // Releases the reads of the previous pinned period: a thread that waits for its end may
-            // see this count and never the even one between.
-            count.store(before + 1, Ordering::Release);
-            count
-        };
+        if stripe == SHARED {
+            let count = self.crowd.enter();
+            self.reader_fence();
+            return Pinned { count, shared: true, thread_bound: PhantomData };
+        }
+        self.pin_in(&self.slots[stripe])
+    }
+
+    /// Pins the thread that owns `slot`, which is the calling one.
+    #[inline]
+    fn pin_in<'a>(&'a self, Slot { count, .. }: &'a Slot) -> Pinned<'a> {
+        let before = count.load(Ordering::Relaxed);
+        debug_assert!(before.is_multiple_of(2), "a thread pinned twice");
+        // Releases the reads of the previous pinned period: a thread that waits for its end may see
+        // this count and never the even one between.
+        count.store(before + 1, Ordering::Release);
         self.reader_fence();
-        Pinned { count, shared, thread_bound: PhantomData }
+        Pinned { count, shared: false, thread_bound: PhantomData }
     }
 
     /// Pins the calling thread unless it is already pinned. In that case the outer caller must keep
@@ -146,8 +150,9 @@ impl Pins {
 
     #[inline]
     fn guard_at(&self, stripe: usize) -> Option<Guard<'_>> {
-        let word = &self.slots[stripe].word;
-        (word.load(Ordering::Relaxed) == 0).then(|| Guard { pins: self, word, thread_bound: PhantomData })
+        let slot = &*self.slots[stripe];
+        let place = Place { pins: self, slot, thread_bound: PhantomData };
+        (slot.word.load(Ordering::Relaxed) == 0).then(|| Guard(place))
     }
 
     #[inline]
@@ -244,22 +249,41 @@ impl Drop for Pinned<'_> {
     }
 }
 
-/// A thread's place for a protected word; its drop ends the protection.
-pub struct Guard<'a> {
+/// A thread's place for a protected word. The protection ends when this is dropped.
+pub struct Guard<'a>(Place<'a>);
+
+/// The place that a [`Guard`] keeps, for calls under it. A value that is copied stays in registers
+/// where a reference to the guard would put it into memory.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
     pins: &'a Pins,
-    word: &'a AtomicU64,
+    slot: &'a Slot,
     /// The slot is the thread's own.
     thread_bound: PhantomData<*const ()>,
 }
 
-impl Guard<'_> {
+impl<'a> Guard<'a> {
+    /// [`Pins::pin`], without looking for the thread's slot again.
+    #[inline]
+    pub fn pin(&self) -> Pinned<'a> {
+        self.0.pins.pin_in(self.0.slot)
+    }
+
+    /// The place for the word.
+    #[inline]
+    pub fn place(&self) -> Place<'_> {
+        self.0
+    }
+}
+
+impl Place<'_> {
     /// Protects `word` from now on, and nothing else. The named object may already be gone: after
     /// this call, the caller must check by an acquiring load that the object is still reachable,
     /// and read it only then.
     #[inline]
-    pub fn protect(&self, word: u32) {
+    pub fn protect(self, word: u32) {
         // Releases the reads under the previous word.
-        self.word.store(TAKEN | u64::from(word), Ordering::Release);
+        self.slot.word.store(TAKEN | u64::from(word), Ordering::Release);
         self.pins.reader_fence();
     }
 }
@@ -267,7 +291,7 @@ impl Guard<'_> {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.word.store(0, Ordering::Release);
+        self.0.slot.word.store(0, Ordering::Release);
     }
 }
 
@@ -337,7 +361,7 @@ mod loom_tests {
     impl Thing {
         fn read(&self, stripe: usize) {
             let guard = self.pins.guard_at(stripe).expect("nothing is protected");
-            guard.protect(7);
+            guard.place().protect(7);
             if self.there.load(Ordering::Acquire) {
                 // SAFETY: what this model checks: nobody writes while the word is protected and the
                 // thing is there.
@@ -383,10 +407,10 @@ mod tests {
     fn a_thread_protects_one_word_at_a_time() {
         let pins = Pins::new();
         let guard = pins.guard_at(3).expect("nothing is protected");
-        guard.protect(0);
+        guard.place().protect(0);
         assert!(pins.guard_at(3).is_none(), "not to be nested");
         assert!(pins.protected().contains(0) && !pins.protected().contains(9));
-        guard.protect(9);
+        guard.place().protect(9);
         assert!(!pins.protected().contains(0) && pins.protected().contains(9));
         drop(guard);
         assert!(!pins.protected().contains(9));
@@ -409,7 +433,7 @@ mod tests {
                     while !stop.load(Ordering::Relaxed) {
                         let cell = there.load(Ordering::Relaxed);
                         let guard = pins.guard_at(stripe).expect("nothing is protected");
-                        guard.protect(cell as u32);
+                        guard.place().protect(cell as u32);
                         if there.load(Ordering::Acquire) == cell {
                             for _ in 0..20 {
                                 assert_eq!(cells[cell as usize].load(Ordering::Relaxed), 1, "overwritten");

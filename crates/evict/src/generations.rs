@@ -229,11 +229,15 @@ impl Generations {
     /// The stamp of an item after a hit; updates the counts.
     #[inline]
     pub(crate) fn hit(&self, stamp: u8, now: impl Fn() -> u32) -> u8 {
-        let from = Part::of(stamp);
         let present = self.after_hit(stamp);
-        if stamp == present {
-            return stamp;
-        }
+        if stamp == present { stamp } else { self.restamp(stamp, present, now) }
+    }
+
+    /// Updates the counts for an item whose stamp a hit changes. Not a part of `hit`, so that a hit
+    /// that changes nothing saves no registers.
+    #[inline(never)]
+    fn restamp(&self, stamp: u8, present: u8, now: impl Fn() -> u32) -> u8 {
+        let from = Part::of(stamp);
         if self[from].tail_generations.load(Relaxed) > 0 {
             self.note_tail_hit(from, stamp);
         }

@@ -96,6 +96,19 @@ impl HitRule {
         }
     }
 
+    /// The number of the queue, as from [`Self::apply_in`], if a hit leaves the bits as they are
+    /// and counts nothing. `None` also if only [`Self::apply_in`] can tell: this is a quick test
+    /// for hot items under policies that need a few bits.
+    #[inline]
+    pub fn unchanged_in(&self, bits: u8) -> Option<usize> {
+        let (after, queue) = match self.0.rule.load(Ordering::Acquire) {
+            rule if rule == Rule::S3Fifo as u8 => (s3fifo::hit(bits), s3fifo::queue_of(bits)),
+            rule if rule == Rule::Sieve as u8 => (sieve::hit(bits), 0),
+            _ => return None,
+        };
+        (after == bits).then_some(queue)
+    }
+
     /// The bits of an item that was hit before it is queued: `bits` from [`crate::Policy::admit`],
     /// changed by those hits, which have left the item with the bits `earlier`. Until it is both
     /// queued and hit, an item has bits 0.
@@ -120,6 +133,28 @@ impl HitRule {
             && let Some(sketch) = self.0.sketch.get()
         {
             sketch.add(fingerprint());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unchanged_at_a_glance_is_what_a_hit_leaves_as_it_was() {
+        for rule in [Rule::None, Rule::Lru, Rule::S3Fifo, Rule::Sieve, Rule::Lists, Rule::Counted] {
+            let hits = HitRule(Arc::new(Hits::new()));
+            hits.0.set(rule);
+            let quick = (0..=u8::MAX).filter(|&bits| {
+                let queue = hits.unchanged_in(bits);
+                assert!(
+                    queue.is_none_or(|queue| hits.apply_in(bits, false, || 0) == (bits, queue)),
+                    "{bits}"
+                );
+                queue.is_some()
+            });
+            assert_eq!(quick.count() > 0, matches!(rule, Rule::S3Fifo | Rule::Sieve));
         }
     }
 }

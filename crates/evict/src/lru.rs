@@ -97,9 +97,13 @@ impl LruClock {
     #[inline]
     pub(crate) fn hit(&self, stamp: u8, first: bool, now: impl Fn() -> u32) -> u8 {
         let present = self.present.load(Ordering::Relaxed);
-        if stamp == present {
-            return stamp;
-        }
+        if stamp == present { stamp } else { self.hit_older(present, (stamp, first), now) }
+    }
+
+    /// The same for an item that was not stamped in the present generation. Not a part of `hit`, so
+    /// that a hit that changes nothing saves no registers.
+    #[inline(never)]
+    fn hit_older(&self, present: u8, (stamp, first): (u8, bool), now: impl Fn() -> u32) -> u8 {
         let refresh_secs = self.refresh_secs.load(Ordering::Relaxed);
         if refresh_secs == 0 {
             return self.stamp(present, now);

@@ -170,7 +170,7 @@ impl Sketch {
     }
 
     /// Counts an access.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn add(&self, fingerprint: u32) {
         let Some((words, bits)) = self.place(fingerprint) else { return };
         let least = Self::least(words, bits);

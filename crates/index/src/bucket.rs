@@ -31,7 +31,9 @@ const SPILLED: u64 = 0x7f << SPILLED_SHIFT;
 const VERSION_ONE: u64 = 1 << 32;
 const VERSION: u64 = 0xf_ffff << 32;
 const UPPER: u64 = !0 << 32;
+#[cfg(any(not(target_arch = "x86_64"), test))]
 const LOW_BYTES: u64 = 0x0101_0101_0101_0101;
+#[cfg(any(not(target_arch = "x86_64"), test))]
 const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
 /// One cache line of the index.
@@ -85,10 +87,31 @@ impl Iterator for SlotSet {
     }
 }
 
-/// One bit per byte of `word` that equals `tag`, gathered from the bytes' high bits. Exact: no
-/// borrow between bytes.
+/// A bit for each of the 16 bytes of `words` that equals `tag`.
+#[cfg(target_arch = "x86_64")]
 #[inline]
-fn matching_bytes(word: u64, tag: u8) -> u32 {
+fn matching_bytes([low, high]: [u64; 2], tag: u8) -> u32 {
+    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
+    // SAFETY: each processor of this architecture has SSE2.
+    let mask = unsafe {
+        let tags = _mm_set_epi64x(high as i64, low as i64);
+        _mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi8(tag as i8)))
+    };
+    mask as u32
+}
+
+/// A bit for each of the 16 bytes of `words` that equals `tag`.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn matching_bytes([low, high]: [u64; 2], tag: u8) -> u32 {
+    matching_in_word(low, tag) | matching_in_word(high, tag) << 8
+}
+
+/// A bit for each byte of `word` that equals `tag`, gathered from the bytes' high bits. Exact: no
+/// borrow between bytes.
+#[cfg(any(not(target_arch = "x86_64"), test))]
+#[inline]
+fn matching_in_word(word: u64, tag: u8) -> u32 {
     let x = word ^ (LOW_BYTES * u64::from(tag));
     let zero = !((x & !HIGH_BITS).wrapping_add(!HIGH_BITS) | x) & HIGH_BITS;
     // Gathers bits 7, 15, … 63 into bits 0–7.
@@ -121,7 +144,7 @@ impl Bucket {
     pub fn matching(&self, tag: u8) -> SlotSet {
         let high = self.words[1].load(Ordering::Acquire);
         let low = self.words[0].load(Ordering::Acquire);
-        SlotSet(matching_bytes(low, tag) | (matching_bytes(high, tag) & 0xf) << 8)
+        SlotSet(matching_bytes([low, high], tag) & 0xfff)
     }
 
     /// The occupied slots.
@@ -251,7 +274,10 @@ mod tests {
                 }
                 let expected =
                     (0..8).filter(|byte| (word >> (byte * 8)) as u8 == tag).fold(0, |m, b| m | 1 << b);
-                assert_eq!(matching_bytes(word, tag), expected, "{word:016x} {tag:02x}");
+                assert_eq!(matching_in_word(word, tag), expected, "{word:016x} {tag:02x}");
+                let other = word.rotate_left(24);
+                let both = expected | matching_in_word(other, tag) << 8;
+                assert_eq!(matching_bytes([word, other], tag), both, "{word:016x} {tag:02x}");
             }
         }
     }

@@ -3,7 +3,7 @@
 use base::sync::atomic::{Ordering, fence};
 use slab::ItemPtr;
 
-use crate::bucket::pause;
+use crate::bucket::{Meta, pause};
 use crate::{Index, tag_of};
 
 impl Index {
@@ -15,34 +15,51 @@ impl Index {
     /// moment during the call. Reads one cache line on a miss unless the home has spilled entries.
     #[inline]
     pub fn find<R>(&self, hash: u64, mut accept: impl FnMut(ItemPtr) -> Option<R>) -> Option<R> {
+        let home = self.shape.load().home(hash);
+        let bucket = self.table.get(home);
+        let meta = bucket.meta();
+        for slot in bucket.matching(tag_of(hash)) {
+            if let Some(found) = accept(bucket.ptr(slot)) {
+                return Some(found);
+            }
+        }
+        self.find_elsewhere(hash, (home, meta), accept)
+    }
+
+    /// The rest of a search that has found nothing in the home, whose state it read first: not a
+    /// part of [`Self::find`], so that what is found at once saves no registers for this.
+    #[inline(never)]
+    fn find_elsewhere<R>(
+        &self,
+        hash: u64,
+        (mut home, mut meta): (u32, Meta),
+        mut accept: impl FnMut(ItemPtr) -> Option<R>,
+    ) -> Option<R> {
         let tag = tag_of(hash);
-        let mut spins = 0;
+        let (mut distance, mut spins) = (1, 0);
         loop {
-            let view = self.shape.load();
-            let home = view.home(hash);
-            let first = self.table.get(home);
-            let meta = first.meta();
-            let (mut bucket, mut distance) = (first, 0);
-            // `accept` is called in one place, so that it is compiled into the loop.
-            loop {
+            while distance <= meta.reach() {
+                let bucket = self.table.get(home + distance);
                 for slot in bucket.matching(tag) {
                     if let Some(found) = accept(bucket.ptr(slot)) {
                         return Some(found);
                     }
                 }
-                if distance == meta.reach() {
-                    break;
-                }
                 distance += 1;
-                bucket = self.table.get(home + distance);
             }
             // Invariants 1 and 4: the home did not change during the search, and it still is the
             // home.
             fence(Ordering::Acquire);
-            if !meta.is_locked() && first.meta() == meta && self.shape.load().home(hash) == home {
+            if !meta.is_locked()
+                && self.table.get(home).meta() == meta
+                && self.shape.load().home(hash) == home
+            {
                 return None;
             }
             pause(&mut spins);
+            home = self.shape.load().home(hash);
+            meta = self.table.get(home).meta();
+            distance = 0;
         }
     }
 

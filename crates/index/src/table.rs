@@ -34,9 +34,10 @@ mod mapped {
         buckets: usize,
     }
 
-    // SAFETY: buckets are made of atomics only, and the mapping belongs to the table.
+    // SAFETY: buckets are made of atomics only, and the mapping lives as long as the table
+    // (invariant 1).
     unsafe impl Send for Table {}
-    // SAFETY: as above.
+    // SAFETY: as for `Send` (invariant 1).
     unsafe impl Sync for Table {}
 
     impl Table {
@@ -81,16 +82,23 @@ mod mapped {
         /// If `i` lies behind the spill space.
         #[inline]
         pub fn get(&self, i: u32) -> &Bucket {
-            assert!((i as usize) < self.buckets, "bucket {i} is out of range");
+            if i as usize >= self.buckets {
+                out_of_range(i);
+            }
             // SAFETY: within the mapping, which is page-aligned, lives as long as `self` and holds
             // zeros or what bucket operations wrote (invariant 1).
             unsafe { self.base.add(i as usize).as_ref() }
         }
     }
 
+    #[cold]
+    fn out_of_range(i: u32) -> ! {
+        panic!("bucket {i} is out of range")
+    }
+
     impl Drop for Table {
         fn drop(&mut self) {
-            // SAFETY: the mapping belongs to the table, and no borrow of it remains.
+            // SAFETY: the mapping lives as long as the table (invariant 1), which ends here.
             let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.buckets * size_of::<Bucket>()) };
         }
     }

@@ -14,17 +14,17 @@ mod watched;
 
 use std::cell::Cell;
 
-use base::pin::Guard;
+use base::pin::{Guard, Place};
 use slab::item::Acquired;
 use slab::{Item, ItemPtr, SlabInfo};
 
 use crate::cache::Cache;
-use crate::class::{HITS, fingerprint};
+use crate::class::{Class, HITS, fingerprint};
 use crate::config::Expiry;
 use crate::handle::{Found, ReadHandle, View};
 use crate::keyspace::Keyspace;
 use crate::life::RemovalCause;
-use crate::pools::PoolId;
+use crate::pools::{PoolId, Scope};
 use crate::watch::Timed;
 
 /// Number of look-ups of a batch that are under way at once.
@@ -40,10 +40,8 @@ const NO_KEY: u64 = 0;
 #[derive(Clone, Copy)]
 pub struct Keys<'c> {
     cache: &'c Cache,
-    id: u16,
-    /// The pool whose removal makes these keys invalid. `None`: the shared key space, asked for
-    /// without a pool.
-    pool: Option<PoolId>,
+    /// Without a pool: the shared key space, asked for without one.
+    scope: Scope,
 }
 
 impl Cache {
@@ -66,15 +64,14 @@ impl Cache {
     /// ```
     pub fn keys(&self, pool: PoolId) -> Keys<'_> {
         let id = self.core().pools.get_even_leaving(pool).map_or(0, |pool| pool.keyspace);
-        Keys { cache: self, id, pool: Some(pool) }
+        Keys { cache: self, scope: Scope::new(id, pool) }
     }
 
     /// The key space of the pool that was added first. If it is that pool's own, nothing is found
     /// once the pool is removed.
     #[inline]
     fn first_keys(&self) -> Keys<'_> {
-        let (pool, id) = self.core().first_keys.get();
-        Keys { cache: self, id, pool }
+        Keys { cache: self, scope: self.core().first_keys.get() }
     }
 
     /// [`Keys::find`] in the key space of the pool that was added first: for caches with one pool,
@@ -120,18 +117,18 @@ enum Candidate {
 
 impl<'c> Keys<'c> {
     fn space(self) -> &'c Keyspace {
-        self.cache.core().keyspace(self.id)
+        self.cache.core().keyspace(self.scope.keyspace())
     }
 
     /// Returns whether the pool that these keys were asked for was removed.
     #[inline]
     pub fn is_gone(self) -> bool {
-        self.pool.is_some_and(|pool| !self.cache.core().pools.has(pool))
+        self.scope.pool().is_some_and(|pool| !self.cache.core().pools.has(pool))
     }
 
     /// The pool whose keys these are, if it has keys of its own.
     fn own_pool(self) -> Option<PoolId> {
-        self.pool.filter(|_| self.id != 0)
+        self.scope.pool().filter(|_| self.scope.keyspace() != 0)
     }
 
     #[inline]
@@ -197,8 +194,8 @@ impl<'c> Keys<'c> {
         let Some(guard) = core.pins.guard() else {
             return self.find_hashed(hash, key).map(|found| seen(found.found()));
         };
-        let pinned = core.pins.pin();
-        let found = self.protect(hash, key, &guard);
+        let pinned = guard.pin();
+        let found = self.protect(hash, key, guard.place());
         drop(pinned);
         self.show(space, (hash, key), found, guard, seen)
     }
@@ -315,13 +312,15 @@ impl<'c> Keys<'c> {
 
     /// Finds the item and protects it. The caller has pinned.
     #[inline]
-    fn protect(self, hash: u64, key: &[u8], guard: &Guard<'_>) -> Option<(ItemPtr, Item<'c>, SlabInfo)> {
+    fn protect(self, hash: u64, key: &[u8], place: Place<'_>) -> Option<(ItemPtr, Item<'c>, SlabInfo)> {
         let core = self.cache.core();
-        core.index.find(hash, |ptr| {
+        core.index.find(hash, move |ptr| {
             let (item, info) = core.arena.item(ptr);
-            guard.protect(ptr.to_bits());
+            place.protect(ptr.to_bits());
             // SAFETY: the item is protected, and then seen to be in the index.
-            let ours = info.keyspace == self.id && item.state().is_indexed() && unsafe { item.has_key(key) };
+            let ours = info.keyspace == self.scope.keyspace()
+                && item.state().is_indexed()
+                && unsafe { item.has_key(key) };
             // Checked after the item was seen: it could be that of a later pool with the same
             // number (invariant 5 of `pools`).
             (ours && !self.is_gone()).then_some((ptr, item, info))
@@ -344,7 +343,10 @@ impl<'c> Keys<'c> {
             return None;
         };
         // SAFETY: the item is protected until `guard` is dropped.
-        if unsafe { core.is_dead(item, space) || item.is_long() } {
+        let is_special = unsafe {
+            (!item.is_plain() || space.may_be_flushed()) && (core.is_over(item, space) || item.is_long())
+        };
+        if is_special {
             drop(guard);
             // `find_hashed` removes a dead item, and searches again in case it was replaced. For a
             // long value, it takes a reference, which keeps the links of the value too.
@@ -366,6 +368,17 @@ impl<'c> Keys<'c> {
         let core = self.cache.core();
         // SAFETY: the caller's duty.
         let class = unsafe { core.class_of(info) };
+        match item.state().policy_if_fetched().and_then(|bits| class.rule.unchanged_in(bits)) {
+            Some(queue) => class.counters.add(HITS + queue, 1),
+            None => self.count_change(hash, item, class),
+        }
+    }
+
+    /// Counts a hit that may change the item's bits: not a part of [`Self::count_hit`], so that
+    /// hits on hot items save no registers.
+    #[inline(never)]
+    fn count_change(self, hash: u64, item: Item<'_>, class: &Class) {
+        let core = self.cache.core();
         let queue = Cell::new(0);
         item.state().record_access(|bits, first| {
             let (bits, number) = class.rule.apply_in(bits, first, || core.now());
@@ -394,7 +407,7 @@ impl<'c> Keys<'c> {
             let is_known = collisions.iter().any(|held| held.ptr() == ptr);
             // SAFETY: the handle holds a reference (invariant 3 of `slab::item`).
             if is_known && (self.is_gone() || unsafe { !item.has_key(key) })
-                || info.keyspace != self.id
+                || info.keyspace != self.scope.keyspace()
                 || item.state().acquire() != Acquired::Yes
             {
                 return None;

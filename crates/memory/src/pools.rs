@@ -19,12 +19,12 @@
 //!    that the pool had, has found an item of that pool and not of another one with its number. A
 //!    number whose generations are used up is given to no pool.
 
-mod first;
 mod id;
+mod scope;
 
-pub(crate) use first::FirstKeys;
 pub(crate) use id::MAX_POOLS;
 pub use id::PoolId;
+pub(crate) use scope::{FirstKeys, Scope};
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

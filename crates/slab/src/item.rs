@@ -330,6 +330,19 @@ impl<'a> Item<'a> {
         unsafe { self.has_no_length() && self.state().is_chained() }
     }
 
+    /// Returns whether the item's header has no optional fields, and the item has neither a long
+    /// value nor a tail. That is so for most items, and takes one comparison.
+    ///
+    /// # Safety
+    /// As for [`Self::key`].
+    #[inline]
+    pub unsafe fn is_plain(self) -> bool {
+        // The layout is above the length, whose highest value is not one.
+        // SAFETY: inside the chunk and aligned; not written while the caller meets the duties of
+        // `key` (invariant 3).
+        unsafe { self.chunk.add(4).cast::<u32>().read() < (TAILED as u32) << 8 }
+    }
+
     /// # Safety
     /// As for [`Self::key`].
     #[inline]

@@ -184,7 +184,7 @@ mod loom_tests {
 
         fn read(&self) {
             let guard = self.pins.guard_at(0).expect("nothing is protected");
-            guard.protect(7);
+            guard.place().protect(7);
             if self.there.load(Ordering::Acquire) {
                 // SAFETY: what this model checks: nobody writes while the word is protected and the
                 // thing is there.
@@ -282,7 +282,7 @@ mod tests {
         stock.take(8, &mut ready);
         assert!(ready.is_empty(), "nobody has asked who reads them");
         let guard = pins.guard().expect("nothing is protected");
-        guard.protect(3);
+        guard.place().protect(3);
         stock.pass_ahead(&pins);
         assert!(!stock.is_low());
         stock.take(5, &mut ready);

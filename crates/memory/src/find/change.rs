@@ -47,13 +47,15 @@ impl<'c> Keys<'c> {
 
     fn remove_hashed(self, hash: u64, key: &[u8]) -> bool {
         let core = self.cache.core();
-        core.note_writing(self.id);
+        core.note_writing(self.scope.keyspace());
         let mut guard = core.index.lock(hash);
         // What was asked for elsewhere may be older than the removal, even if there is no item.
         if !core.strikes(Plant::RemovalLeavesFences) {
             core.void_fences(hash);
         }
-        let Some(slot) = guard.find(|ptr| core.is_item_of(ptr, self.id, key)) else { return false };
+        let Some(slot) = guard.find(|ptr| core.is_item_of(ptr, self.scope.keyspace(), key)) else {
+            return false;
+        };
         let ptr = guard.ptr(slot);
         // SAFETY: the item is in the index, and the bucket that points to it is locked.
         let live = !unsafe { core.is_dead(core.arena.item(ptr).0, self.space()) };
@@ -172,14 +174,14 @@ impl<'c> Keys<'c> {
     /// they are met or evicted, or are taken out by [`crate::Cache::maintain`].
     pub fn flush(self) {
         let core = self.cache.core();
-        core.while_there(self.pool, || self.space().flush(core.now()));
+        core.while_there(self.scope.pool(), || self.space().flush(core.now()));
     }
 
     /// Does so when the Unix second `at` comes, with what was made before it; now, if it has come.
     /// Replaces an earlier such order whose time has not come.
     pub fn flush_at(self, at: u32) {
         let core = self.cache.core();
-        core.while_there(self.pool, || self.space().flush_at(at, core.now()));
+        core.while_there(self.scope.pool(), || self.space().flush_at(at, core.now()));
     }
 }
 

@@ -19,12 +19,12 @@ impl Core {
         unsafe { (item.expiry().is_some() || space.may_be_flushed()) && self.is_over(item, space) }
     }
 
-    /// [`Self::is_dead`] of an item that has an expiry time or may have been flushed.
+    /// [`Self::is_dead`], for items that are likely to have an expiry time or to have been flushed.
     ///
     /// # Safety
     /// As for [`Item::key`].
     #[inline(never)]
-    unsafe fn is_over(&self, item: Item<'_>, space: &Keyspace) -> bool {
+    pub(crate) unsafe fn is_over(&self, item: Item<'_>, space: &Keyspace) -> bool {
         // SAFETY: passed on.
         let (expiry, created) = unsafe { (item.expiry(), item.created()) };
         let expiry = expiry.map_or(0, |time| time.load(Ordering::Relaxed));

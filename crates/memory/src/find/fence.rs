@@ -26,15 +26,14 @@ use super::Keys;
 use crate::cache::{Cache, Core};
 use crate::fence::{Fences, Ticket};
 use crate::handle::{ReadHandle, WriteHandle};
-use crate::pools::PoolId;
+use crate::pools::Scope;
 
 /// A condition on one key: that nobody has written it since. Made by [`Keys::fence`]. Keeps the
 /// cache in use, as an [`crate::OwnedHandle`] does.
 pub struct Fence {
     cache: Cache,
     ticket: Ticket,
-    keyspace: u16,
-    pool: Option<PoolId>,
+    scope: Scope,
     /// The creation time of an item that was made with it.
     made: u32,
     is_given_up: AtomicBool,
@@ -47,20 +46,20 @@ impl fmt::Debug for Fence {
 }
 
 impl Fence {
-    /// Makes one for a key with this hash, in a key space that ends with `pool`.
-    fn new(cache: &Cache, (keyspace, pool): (u16, Option<PoolId>), hash: u64) -> Self {
+    /// Makes one for a key with this hash.
+    fn new(cache: &Cache, scope: Scope, hash: u64) -> Self {
         let core = cache.core();
         let fences = core.fences.get_or_init(|| {
             core.ledger.charge(Part::Fixed, Fences::BYTES);
             Fences::new()
         });
         let ticket = fences.begin(hash);
-        let made = core.keyspace(keyspace).stamp(core.now());
+        let made = core.keyspace(scope.keyspace()).stamp(core.now());
         // With that of `Keyspace::flush`: a flush that does not see the stamp began before.
         atomic::fence(Ordering::SeqCst);
         // Invariant 2.
         drop(core.index.lock(hash));
-        Self { cache: cache.clone(), ticket, keyspace, pool, made, is_given_up: AtomicBool::new(false) }
+        Self { cache: cache.clone(), ticket, scope, made, is_given_up: AtomicBool::new(false) }
     }
 
     /// Makes this fence void, and no other of its key.
@@ -78,8 +77,8 @@ impl Fence {
         let core = self.cache.core();
         !self.ticket.is_void()
             && !self.is_given_up.load(Ordering::Acquire)
-            && !core.keyspace(self.keyspace).is_flushed(self.made, || core.now())
-            && self.pool.is_none_or(|pool| core.pools.has(pool))
+            && !core.keyspace(self.scope.keyspace()).is_flushed(self.made, || core.now())
+            && self.scope.pool().is_none_or(|pool| core.pools.has(pool))
     }
 }
 
@@ -108,7 +107,7 @@ impl Keys<'_> {
     /// # }
     /// ```
     pub fn fence(self, key: &[u8]) -> Fence {
-        Fence::new(self.cache, (self.id, self.pool), self.hash(key))
+        Fence::new(self.cache, self.scope, self.hash(key))
     }
 }
 
@@ -131,7 +130,7 @@ impl Cache {
         let is_its = std::ptr::eq(core, self.core())
             && std::ptr::eq(core, fence.cache.core())
             && item.hash() == fence.ticket.hash()
-            && core.arena.info_of(item.ptr()).keyspace == fence.keyspace;
+            && core.arena.info_of(item.ptr()).keyspace == fence.scope.keyspace();
         if !is_its {
             return Err(item);
         }

@@ -238,6 +238,13 @@ impl StateWord {
         (self.0.load(Ordering::Relaxed) >> POLICY_SHIFT) as u8
     }
 
+    /// The policy's bits, if the item was ever fetched.
+    #[inline]
+    pub fn policy_if_fetched(&self) -> Option<u8> {
+        let word = self.0.load(Ordering::Relaxed);
+        (word & FETCHED != 0).then_some((word >> POLICY_SHIFT) as u8)
+    }
+
     /// Sets the policy's bits under `mask` to those of `value`.
     #[inline]
     pub fn set_policy(&self, mask: u8, value: u8) {

@@ -6,6 +6,7 @@ use base::rng::{RngExt, seeded};
 
 use super::*;
 use crate::plant::Plant;
+use crate::pools::PoolId;
 use crate::{ByteSize, CacheConfig, Clock, Expiry, ItemOptions, PoolConfig, tail};
 
 const KEY: &[u8] = b"key";

@@ -1,0 +1,52 @@
+//! Key spaces with the pools that they end with, and that of the pool that was added first.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::PoolId;
+
+/// A key space, and the pool with whose removal it becomes invalid.
+///
+/// It is one word, which the calls of a look-up pass in a register: the pool's generation and
+/// number, and the key space. Generation 0, which no pool has, stands for no pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scope(u64);
+
+impl Scope {
+    /// The shared key space, for as long as the cache exists.
+    const SHARED: Self = Self((u16::MAX as u64) << 16);
+
+    pub(crate) fn new(keyspace: u16, PoolId(number, life): PoolId) -> Self {
+        Self(u64::from(life) << 32 | u64::from(number) << 16 | u64::from(keyspace))
+    }
+
+    #[inline]
+    pub(crate) fn keyspace(self) -> u16 {
+        self.0 as u16
+    }
+
+    #[inline]
+    pub(crate) fn pool(self) -> Option<PoolId> {
+        let life = (self.0 >> 32) as u32;
+        (life != 0).then_some(PoolId((self.0 >> 16) as u16, life))
+    }
+}
+
+/// The scope of the keys of the pool that was added first; a word of 0 before.
+#[derive(Default)]
+pub(crate) struct FirstKeys(AtomicU64);
+
+impl FirstKeys {
+    /// Notes a pool that is being added, which nobody else does meanwhile. The first one stays.
+    pub(crate) fn note(&self, pool: PoolId, keyspace: u16) {
+        let scope = if keyspace == 0 { Scope::SHARED } else { Scope::new(keyspace, pool) };
+        if self.0.load(Ordering::Relaxed) == 0 {
+            self.0.store(scope.0, Ordering::Release);
+        }
+    }
+
+    /// The key space, and the pool with which it ends, if it is that pool's own.
+    #[inline]
+    pub(crate) fn get(&self) -> Scope {
+        Scope(self.0.load(Ordering::Acquire))
+    }
+}
