@@ -34,6 +34,7 @@ struct Owned(usize);
 
 impl Drop for Owned {
     fn drop(&mut self) {
+        // First, as the stripe may have another owner from the next line on (invariant 1).
         STRIPE.set(SHARED);
         if self.0 != SHARED {
             FREE.fetch_or(1 << self.0, Ordering::Release);
@@ -118,7 +119,7 @@ impl<const N: usize> Counters<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+    use std::sync::{Arc, mpsc};
 
     #[test]
     fn no_count_is_lost_with_more_threads_than_stripes() {
@@ -139,5 +140,37 @@ mod tests {
         }
         assert_eq!(counters.sum(0), 0);
         assert_eq!(counters.sum(1), 1_000 * (STRIPES as u64 + 8));
+    }
+
+    /// Tells, when its thread ends, which stripe the thread still has.
+    struct Probe(Cell<Option<mpsc::Sender<usize>>>);
+
+    impl Drop for Probe {
+        fn drop(&mut self) {
+            if let Some(told) = self.0.take() {
+                let _ = told.send(stripe());
+            }
+        }
+    }
+
+    thread_local! {
+        static EARLIER: Probe = const { Probe(Cell::new(None)) };
+        static LATER: Probe = const { Probe(Cell::new(None)) };
+    }
+
+    #[test]
+    fn a_thread_that_ends_has_its_stripe_until_that_is_given_back() {
+        let (told, seen) = mpsc::channel();
+        let thread = crate::thread::spawn("ends", move || {
+            // Thread-locals are dropped in the opposite order, so one probe on either side.
+            EARLIER.with(|probe| probe.0.set(Some(told.clone())));
+            let own = stripe();
+            LATER.with(|probe| probe.0.set(Some(told)));
+            own
+        });
+        let own = thread.expect("a thread").join().expect("no panic");
+        let mut seen: Vec<usize> = seen.iter().collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [own, SHARED]);
     }
 }

@@ -252,8 +252,16 @@ impl Drop for Pinned<'_> {
 /// A thread's place for a protected word. The protection ends when this is dropped.
 pub struct Guard<'a>(Place<'a>);
 
-/// The place that a [`Guard`] keeps, for calls under it. A value that is copied stays in registers
-/// where a reference to the guard would put it into memory.
+/// The place that a [`Guard`] keeps, for calls under it. A value that is copied stays in registers,
+/// where a reference to the guard would put the guard into memory.
+///
+/// ```compile_fail
+/// let pins = millpond_base::pin::Pins::new();
+/// let guard = pins.guard().unwrap();
+/// let place = guard.place();
+/// drop(guard);
+/// place.protect(1);
+/// ```
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
     pins: &'a Pins,
@@ -361,8 +369,12 @@ mod loom_tests {
     impl Thing {
         fn read(&self, stripe: usize) {
             let guard = self.pins.guard_at(stripe).expect("nothing is protected");
+            // As a look-up does: what it follows is pinned, what it finds is protected.
+            let pinned = guard.pin();
             guard.place().protect(7);
-            if self.there.load(Ordering::Acquire) {
+            let is_there = self.there.load(Ordering::Acquire);
+            drop(pinned);
+            if is_there {
                 // SAFETY: what this model checks: nobody writes while the word is protected and the
                 // thing is there.
                 self.content
@@ -377,6 +389,32 @@ mod loom_tests {
                 self.content.with_mut(|content| unsafe { *content = 2 });
             }
         }
+    }
+
+    #[test]
+    fn loom_what_is_pinned_by_a_guard_ends_no_grace_period() {
+        loom::model(|| {
+            let pins = Pins::fenced(2);
+            let thing = Arc::new(Thing { pins, there: AtomicBool::new(true), content: UnsafeCell::new(1) });
+            let reader = {
+                let thing = Arc::clone(&thing);
+                thread::spawn(move || {
+                    let guard = thing.pins.guard_at(0).expect("nothing is protected");
+                    let pinned = guard.pin();
+                    if thing.there.load(Ordering::Acquire) {
+                        // SAFETY: what this model checks: nobody writes while a thread is pinned
+                        // that has seen the thing (invariant 1).
+                        thing.content.with(|content| assert_eq!(unsafe { *content }, 1));
+                    }
+                    drop((pinned, guard));
+                })
+            };
+            thing.there.store(false, Ordering::Release);
+            thing.pins.synchronize();
+            // SAFETY: as above (invariant 1).
+            thing.content.with_mut(|content| unsafe { *content = 2 });
+            reader.join().expect("no panic");
+        });
     }
 
     #[test]

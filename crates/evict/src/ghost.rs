@@ -449,6 +449,42 @@ mod tests {
     }
 
     #[test]
+    fn the_waiting_are_a_ring_that_gives_the_oldest_away() {
+        let (mut waiting, mut model) = (Waiting::default(), VecDeque::new());
+        for step in 0..100_u64 {
+            let (queue, hash) = (mix64(step) as usize & 1, hash(step % 40));
+            let oldest = (model.len() == WAITING).then(|| model.pop_front()).flatten();
+            model.push_back((queue, hash));
+            assert_eq!(waiting.push(queue, hash), oldest, "step {step}");
+            assert!(waiting.iter().eq(model.iter().copied()), "step {step}");
+            for key in 0..40 {
+                let hash = super::tests::hash(key);
+                assert_eq!(waiting.may_have(hash), model.iter().any(|(_, waiting)| *waiting == hash));
+            }
+        }
+    }
+
+    #[test]
+    fn what_waits_counts_and_is_found_in_its_queue() {
+        for (added, settles) in [(1, false), (15, false), (16, false), (17, false), (40, false), (40, true)] {
+            let mut ghost = Ghost::<2>::default();
+            ghost.set_capacity(LARGE);
+            // Hash 0 among them.
+            let hash = |i: u64| if i == added - 1 { 0 } else { hash(i + 1) };
+            (0..added).for_each(|i| ghost.insert((i % 2) as usize, hash(i)));
+            if settles {
+                ghost.set_capacity(LARGE - 1);
+            }
+            assert_eq!((ghost.len(0), ghost.len(1)), (added.div_ceil(2) as usize, added as usize / 2));
+            for i in (0..added).rev() {
+                assert_eq!(ghost.remove(hash(i)), Some((i % 2) as usize), "{i} of {added}");
+            }
+            assert!(ghost.is_empty());
+            ghost.validate();
+        }
+    }
+
+    #[test]
     fn growth_keeps_more_than_half_of_what_is_remembered() {
         let mut ghost = Ghost::<1>::default();
         ghost.set_capacity(1_000);

@@ -31,9 +31,9 @@ const SPILLED: u64 = 0x7f << SPILLED_SHIFT;
 const VERSION_ONE: u64 = 1 << 32;
 const VERSION: u64 = 0xf_ffff << 32;
 const UPPER: u64 = !0 << 32;
-#[cfg(any(not(target_arch = "x86_64"), test))]
+#[cfg(any(not(target_arch = "x86_64"), all(test, not(loom))))]
 const LOW_BYTES: u64 = 0x0101_0101_0101_0101;
-#[cfg(any(not(target_arch = "x86_64"), test))]
+#[cfg(any(not(target_arch = "x86_64"), all(test, not(loom))))]
 const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
 /// One cache line of the index.
@@ -109,7 +109,7 @@ fn matching_bytes([low, high]: [u64; 2], tag: u8) -> u32 {
 
 /// A bit for each byte of `word` that equals `tag`, gathered from the bytes' high bits. Exact: no
 /// borrow between bytes.
-#[cfg(any(not(target_arch = "x86_64"), test))]
+#[cfg(any(not(target_arch = "x86_64"), all(test, not(loom))))]
 #[inline]
 fn matching_in_word(word: u64, tag: u8) -> u32 {
     let x = word ^ (LOW_BYTES * u64::from(tag));

@@ -27,14 +27,14 @@ mod mapped {
     use slab::arena::PAGE_BYTES;
     use std::ptr::NonNull;
 
-    /// Reserved buckets. Invariant 1: the mapping lives as long as the table and starts as zeros,
-    /// which are empty, unlocked buckets.
+    /// Reserved buckets. Invariant 1: the mapping belongs to the table, lives as long, and
+    /// starts as zeros, which are empty, unlocked buckets.
     pub struct Table {
         base: NonNull<Bucket>,
         buckets: usize,
     }
 
-    // SAFETY: buckets are made of atomics only, and the mapping lives as long as the table
+    // SAFETY: buckets are made of atomics only, and the mapping belongs to the table alone
     // (invariant 1).
     unsafe impl Send for Table {}
     // SAFETY: as for `Send` (invariant 1).
@@ -98,7 +98,8 @@ mod mapped {
 
     impl Drop for Table {
         fn drop(&mut self) {
-            // SAFETY: the mapping lives as long as the table (invariant 1), which ends here.
+            // SAFETY: the mapping belongs to the table alone (invariant 1), which is dropped, so
+            // that no borrow of a bucket remains.
             let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.buckets * size_of::<Bucket>()) };
         }
     }

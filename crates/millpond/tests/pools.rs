@@ -86,6 +86,25 @@ fn what_the_cache_finds_is_the_first_pools_until_that_ends() {
 }
 
 #[test]
+fn what_the_cache_finds_is_in_the_shared_space_if_the_first_pool_shares_its_keys() {
+    let cache = cache(64);
+    let shared = |name| PoolConfig { own_keys: false, ..PoolConfig::named(name) };
+    let first = cache.add_pool(shared("first")).expect("new");
+    let own = cache.add_pool(PoolConfig::named("own")).expect("new");
+    let third = cache.add_pool(shared("third")).expect("new");
+    put(&cache, own, b"key", b"own");
+    assert!(cache.find(b"key").is_none());
+    put(&cache, first, b"key", b"first");
+    assert_eq!(&*cache.find(b"key").expect("stored"), b"first");
+    cache.remove_pool(own).expect("exists");
+    assert_eq!(&*cache.find(b"key").expect("stored"), b"first");
+    cache.remove_pool(first).expect("exists");
+    assert!(cache.find(b"key").is_none());
+    put(&cache, third, b"key", b"third");
+    assert_eq!(&*cache.find(b"key").expect("the space outlives its first pool"), b"third");
+}
+
+#[test]
 fn held_items_keep_their_runs_and_the_name() {
     let cache = cache(64);
     let pool = cache.add_pool(PoolConfig::named("p")).expect("new");

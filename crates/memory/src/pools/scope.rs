@@ -16,6 +16,7 @@ impl Scope {
     const SHARED: Self = Self((u16::MAX as u64) << 16);
 
     pub(crate) fn new(keyspace: u16, PoolId(number, life): PoolId) -> Self {
+        debug_assert_ne!(life, 0, "generations of pools begin with 1");
         Self(u64::from(life) << 32 | u64::from(number) << 16 | u64::from(keyspace))
     }
 
@@ -48,5 +49,26 @@ impl FirstKeys {
     #[inline]
     pub(crate) fn get(&self) -> Scope {
         Scope(self.0.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_keeps_what_it_is_made_of_and_the_first_pool_stays_the_first() {
+        let pools = [PoolId(0, 1), PoolId(u16::MAX, u32::MAX), PoolId(7, 3)];
+        for (keyspace, pool) in [0, 1, u16::MAX].into_iter().flat_map(|space| pools.map(|pool| (space, pool)))
+        {
+            let scope = Scope::new(keyspace, pool);
+            assert_eq!((scope.keyspace(), scope.pool()), (keyspace, Some(pool)));
+            let first = FirstKeys::default();
+            assert_eq!((first.get().keyspace(), first.get().pool()), (0, None));
+            first.note(pool, keyspace);
+            first.note(PoolId(9, 9), 9);
+            assert_eq!(first.get().keyspace(), keyspace);
+            assert_eq!(first.get().pool(), (keyspace != 0).then_some(pool));
+        }
     }
 }

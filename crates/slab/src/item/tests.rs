@@ -48,8 +48,10 @@ fn references_are_taken_only_while_indexed() {
     assert_eq!(word.acquire(), Acquired::Gone);
     word.publish();
     assert_eq!(word.acquire(), Acquired::Yes);
+    assert_eq!(word.policy_if_fetched(), None);
     assert!(word.record_access(|bits, first| bits + u8::from(first)));
     assert_eq!(word.acquire(), Acquired::Yes);
+    assert_eq!(word.policy_if_fetched(), Some(1));
     assert!(!word.record_access(|bits, _| bits + 1));
     assert_eq!((word.references(), word.policy()), (3, 2));
     assert_eq!(word.claim(), Claim::Held);
@@ -233,4 +235,32 @@ fn a_tail_is_the_rest_of_the_chunk_and_its_copy_is_equal() {
             }
         });
     });
+}
+
+/// The rule that look-ups in place rely on for [`Item::is_plain`].
+#[test]
+fn an_item_is_plain_if_it_has_neither_options_nor_a_tail_nor_a_long_value() {
+    for layout in [Layout::Plain, Layout::Expiring, Layout::Flagged, Layout::Tagged] {
+        for (value_len, chained) in
+            [0, 1, 255, 256, MAX_VALUE_BYTES, TAILED].iter().flat_map(|len| [(*len, false), (*len, true)])
+        {
+            for key_len in [0, 1, MAX_KEY_BYTES] {
+                with_item(|item| {
+                    let lengths = key_len as u32 | (value_len as u32) << 8 | (layout as u32) << 30;
+                    // SAFETY: the chunk belongs to this test alone (invariant 2); only header and
+                    // lengths are looked at.
+                    unsafe {
+                        item.state().begin();
+                        item.init(&fields(Layout::Plain), b"", 0);
+                        item.chunk.add(4).cast::<u32>().write(lengths);
+                        if chained {
+                            item.state().set_chained();
+                        }
+                        let is_usual = !layout.has_expiry() && !item.has_tail() && !item.is_long();
+                        assert_eq!(item.is_plain(), is_usual, "{lengths:08x}");
+                    }
+                });
+            }
+        }
+    }
 }
