@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fence::Fences;
 use crate::idle::list::Idle;
 use crate::keyspace::Keyspace;
-use crate::life::Life;
+use crate::life::{Beneath, Life};
 use crate::maintenance::{MaintenanceStatus, MaintenanceThread};
 use crate::pool::Pool;
 use crate::pools::{FirstKeys, MAX_POOLS, PoolId, PoolRef, Pools};
@@ -64,6 +64,8 @@ pub(crate) struct Core {
     pub(crate) watch: Watch,
     /// Made for the first fence.
     pub(crate) fences: OnceLock<Arc<Fences>>,
+    /// The store beneath memory, if there is one.
+    pub(crate) beneath: OnceLock<Arc<dyn Beneath>>,
     pub(crate) chain_locks: ChainLocks,
     seed: u64,
     max_memory: u64,
@@ -110,6 +112,24 @@ pub(crate) struct Core {
     pub(crate) removed_with_pools: AtomicU64,
     #[cfg(test)]
     pub(crate) planted: crate::plant::Planted,
+}
+
+/// A [`Cache`] that is not kept in use, for what a cache itself keeps, as a
+/// [`crate::secondary::SecondaryCache`]. Made by [`Cache::downgrade`].
+#[derive(Clone)]
+pub struct WeakCache(Weak<Core>);
+
+impl WeakCache {
+    /// The cache, if it is still in use.
+    pub fn upgrade(&self) -> Option<Cache> {
+        self.0.upgrade().map(|core| Cache { maintenance: None, core })
+    }
+}
+
+impl std::fmt::Debug for WeakCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WeakCache")
+    }
 }
 
 impl std::fmt::Debug for Cache {
@@ -224,11 +244,9 @@ impl Cache {
         let keyspaces: Box<[_]> = (0..=MAX_POOLS).map(|_| OnceLock::new()).collect();
         let _ = keyspaces[0].set(Box::new(keyspace(kept.as_ref(), 0)));
         let pools = Pools::new();
-        let fixed = pools.table_bytes()
-            + size_of_val::<[OnceLock<Box<Keyspace>>]>(&keyspaces)
-            + table_bytes(memory) as usize;
+        let tables = pools.table_bytes() + size_of_val::<[OnceLock<Box<Keyspace>>]>(&keyspaces);
         let structures = Structures::new();
-        ledger.charge(Part::Fixed, fixed as u64 + structures.bytes());
+        ledger.charge(Part::Fixed, tables as u64 + table_bytes(memory) + structures.bytes());
         let cache = Self {
             maintenance: None,
             core: Arc::new_cyclic(|me| Core {
@@ -240,6 +258,7 @@ impl Cache {
                 pins: Pins::new(),
                 watch: Watch::default(),
                 fences: OnceLock::new(),
+                beneath: OnceLock::new(),
                 chain_locks: ChainLocks::default(),
                 seed: config.hash_seed.unwrap_or_else(rng::entropy_seed),
                 max_memory,
@@ -275,6 +294,11 @@ impl Cache {
         };
         cache.core.keep_limit_of_found();
         Ok(cache)
+    }
+
+    /// A reference that does not keep the cache in use.
+    pub fn downgrade(&self) -> WeakCache {
+        WeakCache(Arc::downgrade(&self.core))
     }
 
     #[inline]

@@ -18,7 +18,7 @@ use base::pin::{Guard, Place};
 use slab::item::Acquired;
 use slab::{Item, ItemPtr, SlabInfo};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Core};
 use crate::class::{Class, HITS, fingerprint};
 use crate::config::Expiry;
 use crate::handle::{Found, ReadHandle, View};
@@ -273,6 +273,15 @@ impl<'c> Keys<'c> {
             (Candidate::Live, handle, _) => Some(handle),
             (Candidate::Dead, ..) => None,
         }
+    }
+
+    pub(crate) fn core(self) -> &'c Core {
+        self.cache.core()
+    }
+
+    /// The number of the key space.
+    pub(crate) fn space_number(self) -> u16 {
+        self.scope.keyspace()
     }
 
     /// The hash of a key of this key space.

@@ -222,6 +222,10 @@ impl Found<'_> {
         self.0.value()
     }
 
+    pub(crate) fn item(&self) -> Item<'_> {
+        self.0.item
+    }
+
     /// The length of the value, without a copy of a long one. [`crate::Lifecycle::may_evict`] is
     /// told 0 of a long one.
     pub fn whole_len(&self) -> usize {
@@ -496,6 +500,17 @@ impl<'c> WriteHandle<'c> {
             time.store(used, Ordering::Relaxed);
         }
         if other.was_fetched() {
+            self.item.state().record_access(|bits, _| bits);
+        }
+    }
+
+    /// Lets it count as last found at this time, and as found before if so.
+    pub(crate) fn age_to(&mut self, used_at: u32, was_fetched: bool) {
+        // SAFETY: as for `value_mut` (invariant 1 of `slab::item`).
+        if let Some(time) = unsafe { self.item.last_access() } {
+            time.store(used_at, Ordering::Relaxed);
+        }
+        if was_fetched {
             self.item.state().record_access(|bits, _| bits);
         }
     }

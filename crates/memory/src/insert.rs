@@ -164,6 +164,24 @@ impl Core {
         }
     }
 
+    /// [`Self::put_made_at`] for an item that was in memory before: not a write, of which
+    /// watchers and those who follow the key would be told.
+    ///
+    /// # Errors
+    /// The item, unchanged but for its age.
+    pub(crate) fn put_back<'c>(
+        &'c self,
+        item: WriteHandle<'c>,
+        time: u32,
+        holds: impl Fn() -> bool,
+    ) -> Result<ReadHandle<'c>, WriteHandle<'c>> {
+        let verdict = |_| if holds() { Verdict::ReplaceMadeAt(time) } else { Verdict::Refuse };
+        match self.publish_unwatched(&item, verdict, false) {
+            Published::Refused => Err(item),
+            Published::Done { .. } => Ok(item.into_read()),
+        }
+    }
+
     /// Puts a new item into the index, if `verdict` says so, and into its queue. `hold_old` asks
     /// for a reference to the item that it replaces.
     fn publish(
@@ -253,6 +271,10 @@ impl Core {
             }
             if !self.strikes(Plant::PutLeavesFences) {
                 self.void_fences(new.hash());
+            }
+            if !self.strikes(Plant::PutLeavesBeneath) {
+                let key = (info.keyspace, new.hash(), new.key());
+                self.erase_beneath(&mut guard, Some(new.ptr()), key);
             }
             // The old item is unlinked only after the slot points to the new one: a reader that
             // fails to acquire the old one retries, and finds the new one. If another thread is
@@ -364,6 +386,22 @@ impl Core {
             // SAFETY: this thread holds the reference that `unindex` gave it.
             unsafe { self.note_item(gone_for(cause), self.hash_of_item(ptr), ptr) };
         }
+        self.count_end(ptr, cause, keep);
+    }
+
+    /// [`Self::retire`] for an evicted item that the cache beneath has taken. Those who follow the
+    /// key are not told: it has the value that it had.
+    pub(crate) fn retire_handed_down(&self, ptr: ItemPtr) {
+        self.check_unpinned();
+        // SAFETY: this thread holds a reference (invariant 5 of `slab::item`).
+        unsafe { self.record_eviction(self.hash_of_item(ptr), ptr) };
+        self.count_end(ptr, RemovalCause::Evicted, false);
+    }
+
+    /// Counts an item that has ended, tells the hooks, and drops the reference unless `keep` is
+    /// true.
+    fn count_end(&self, ptr: ItemPtr, cause: RemovalCause, keep: bool) {
+        let (item, info) = self.arena.item(ptr);
         // SAFETY: this thread holds the reference that `unindex` gave it.
         let class = unsafe { self.class_of(info) };
         // Only the statistics of evictions and expirations need the time: others read no clock.
@@ -426,7 +464,8 @@ impl Core {
         // (invariant 2 of `Index`).
         unsafe {
             let life = self.class_of(info).life.as_deref();
-            !item.state().is_indexed() || life.is_none_or(|life| self.may_evict(life, ptr))
+            !item.state().is_indexed()
+                || !self.is_kept(ptr) && life.is_none_or(|life| self.may_evict(life, ptr))
         }
     }
 

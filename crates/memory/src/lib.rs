@@ -6,7 +6,8 @@
 //!
 //! - [`tail`] and [`cells`]: words that change in place, in an item's tail;
 //! - [`stores`]: memory that is charged to a cache but is not in slabs;
-//! - [`fence`]: tables of fences, for other stores than the cache itself.
+//! - [`fence`]: tables of fences, for other stores than the cache itself;
+//! - [`secondary`]: what a cache beneath memory is to do, and items that are brought from there.
 //!
 //! Locks, in the order in which they may be taken: a stripe of the structured items, with none of
 //! the others below it but an index bucket; the names of pools, what is watched, the optimizer, a
@@ -14,7 +15,8 @@
 //! a class's `inner`; then that of a chain; a magazine, a pass over a class's retire list, its
 //! lists, and with those nothing else; under any of the others, the event buffer, a pool's hot keys
 //! or a shard of the fences. While user code runs, only these may be held: a class's `inner`
-//! ([`Lifecycle::may_evict`]); a pool's `searching`, `resizing` and tuner, and the lock of the
+//! ([`Lifecycle::may_evict`]); an index bucket (the methods of [`secondary::SecondaryCache`] that
+//! say so); a pool's `searching`, `resizing` and tuner, and the lock of the
 //! search for room (the other methods of [`Lifecycle`]). Handles may be dropped anywhere.
 
 mod allocate;
@@ -54,6 +56,8 @@ mod relocate;
 mod remove;
 mod resize;
 mod room;
+#[doc(hidden)]
+pub mod secondary;
 mod share;
 mod sizes;
 mod slot;
@@ -74,7 +78,7 @@ pub use ::rebalance::{sizing, strategy};
 pub use allocate::check_place;
 pub use attach::{AttachedPool, ReadOnlyCache, Seen, Snapshot, Walked};
 pub use base::{ByteSize, Clock, Ledger, Part};
-pub use cache::Cache;
+pub use cache::{Cache, WeakCache};
 pub use chain::{Link, LinkHandle, Links};
 pub use config::{CacheConfig, Expiry, ItemOptions, ItemTag, PoolConfig, SizeClassConfig};
 pub use error::{Error, ErrorKind};

@@ -118,6 +118,31 @@ impl std::fmt::Debug for dyn Lifecycle {
     }
 }
 
+/// A store beneath memory, as the engine sees it: `secondary` is one. Called with the bucket of the
+/// key locked, but for [`Self::insert`] and [`Self::keeps`].
+pub(crate) trait Beneath: std::any::Any + Send + Sync {
+    /// The key was written.
+    fn erase(&self, key: SecondaryKey<'_>);
+    /// Returns a ticket if it takes the item of the key, whose slot is about to be cleared.
+    fn admit(&self, key: SecondaryKey<'_>) -> Option<u64>;
+    /// Takes an item whose key it has admitted, by its ticket.
+    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departed<'_>);
+    /// Returns whether the items of keys with this fingerprint are not to be evicted now. May be
+    /// called with the lock of a class held.
+    fn keeps(&self, fingerprint: u32) -> bool;
+}
+
+/// A key, as a cache beneath memory knows it. Keys of different key spaces may have the same bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SecondaryKey<'k> {
+    /// The number of the key space: that of the pool, or 0 if pools share it.
+    pub space: u16,
+    /// The hash, which differs from cache to cache.
+    pub hash: u64,
+    /// The bytes.
+    pub bytes: &'k [u8],
+}
+
 /// An item that has left its cache, for as long as a [`Lifecycle`] is shown it.
 #[derive(Clone, Copy)]
 pub struct Departed<'a> {
@@ -178,7 +203,7 @@ impl Life {
 /// Calls the embedder's own code, and returns its result; `None`: it has panicked. An item that is
 /// being ended must be ended all the same. Allocations of that code wait for nobody: the thread
 /// itself may have the lock that they, or those before them, need.
-fn told<R>(call: impl FnOnce() -> R) -> Option<R> {
+pub(crate) fn told<R>(call: impl FnOnce() -> R) -> Option<R> {
     let _alone = Alone::enter(&CALLS_HOOK);
     catch_unwind(AssertUnwindSafe(call)).ok()
 }
@@ -195,7 +220,7 @@ impl Core {
 
     /// # Safety
     /// As for [`View::new`].
-    unsafe fn departed(&self, ptr: ItemPtr) -> Departed<'_> {
+    pub(crate) unsafe fn departed(&self, ptr: ItemPtr) -> Departed<'_> {
         let item = self.arena.item(ptr).0;
         // SAFETY: passed on.
         Departed { found: Found(unsafe { View::new(self, item, ptr) }), core: self, ptr }
@@ -240,9 +265,10 @@ impl Core {
         }
     }
 
-    /// Returns whether something is to be done when the item ends: [`Self::finish`].
+    /// Returns whether something is to be done when the item ends: [`Self::finish`], or
+    /// [`Self::depart`].
     #[inline]
     pub(crate) fn wants_finish(&self, class: &Class, ptr: ItemPtr) -> bool {
-        class.life.is_some() || self.arena.item(ptr).0.state().is_chained()
+        class.life.is_some() || self.beneath.get().is_some() || self.arena.item(ptr).0.state().is_chained()
     }
 }

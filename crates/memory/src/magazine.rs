@@ -26,8 +26,10 @@
 //! 4. Where several are held, a magazine is locked before the class or the retire list. Neither of
 //!    those is while the other is held.
 //!
-//! `fill` gets chunks ready, and `unlink` takes claimed items out of the index.
+//! `fill` gets chunks ready, `unlink` takes claimed items out of the index, and `depart` hands them
+//! down.
 
+mod depart;
 mod fill;
 #[cfg(test)]
 mod tests;
@@ -40,6 +42,8 @@ use base::striped::Striped;
 use base::{Ledger, Part};
 use parking_lot::{Mutex, MutexGuard};
 use slab::{Item, ItemPtr};
+
+pub(crate) use depart::has_image;
 
 use crate::cache::Core;
 use crate::class::{Class, Inner, Keyed, View, adjust, fingerprint};

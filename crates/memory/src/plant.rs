@@ -40,6 +40,12 @@ pub(crate) enum Plant {
     PutLeavesFences,
     /// So does a removal by key.
     RemovalLeavesFences,
+    /// A write leaves what is beneath memory of its key.
+    PutLeavesBeneath,
+    /// So does a removal by key.
+    RemovalLeavesBeneath,
+    /// An item that was brought from beneath is stored although the key was written meanwhile.
+    BroughtOverAWrite,
 }
 
 #[cfg(test)]

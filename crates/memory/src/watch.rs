@@ -454,6 +454,19 @@ impl Core {
         self.record(Event { kind, result, key, pool, class, value_bytes, ttl_secs, time_nanos });
     }
 
+    /// Records an eviction, if the key is sampled, and reports no change.
+    ///
+    /// # Safety
+    /// As for [`slab::Item::key`].
+    #[inline]
+    pub(crate) unsafe fn record_eviction(&self, hash: u64, ptr: ItemPtr) {
+        if self.watch.samples(hash) {
+            // SAFETY: passed on (invariant 5 of `slab::item`).
+            let found = Found(unsafe { View::new(self, self.arena.item(ptr).0, ptr) });
+            self.record_found(EventKind::Evict, EventResult::Done, found);
+        }
+    }
+
     /// Records what happened to the item in a chunk, if its key is sampled.
     ///
     /// # Safety

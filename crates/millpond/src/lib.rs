@@ -59,7 +59,7 @@ pub use memory::{
     Links, MAX_KEY_BYTES, MAX_VALUE_BYTES, MaintenanceStatus, MaintenanceThread, OwnedHandle, Part, Piece,
     Pieces, Place, PolicyKind, PoolConfig, PoolId, PoolRemoval, PoolStats, QueueStats, ReadHandle,
     ReadOnlyCache, Reclaimed, Recovered, RemovalCause, Seen, SizeClassConfig, Snapshot, Step, Tuned,
-    ValueWriter, Walked, WriteHandle, sizing, strategy, watch,
+    ValueWriter, Walked, WeakCache, WriteHandle, secondary, sizing, strategy, watch,
 };
 
 /// The example of the README, so that it compiles.

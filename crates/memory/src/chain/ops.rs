@@ -304,6 +304,9 @@ impl Core {
             let Some(parent) = link.link().1.filter(|_| link.state().is_indexed()) else {
                 return Claim::Gone;
             };
+            if self.is_kept_by_tag(link.link_tag()) {
+                return Claim::Held;
+            }
             let state = self.arena.item(parent).0.state();
             // An item that is not published yet is its writer's alone, who may be writing: it is
             // not shown to the hook.

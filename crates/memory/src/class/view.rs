@@ -109,7 +109,8 @@ impl Items for View<'_> {
                     item.state().dequeue();
                 }
                 claimed
-            } else if self.life.is_some_and(|life| !self.core.may_evict(life, ptr)) {
+            } else if self.core.is_kept(ptr) || self.life.is_some_and(|life| !self.core.may_evict(life, ptr))
+            {
                 slab::item::Claim::Held
             } else {
                 item.state().claim()

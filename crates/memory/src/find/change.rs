@@ -53,10 +53,12 @@ impl<'c> Keys<'c> {
         if !core.strikes(Plant::RemovalLeavesFences) {
             core.void_fences(hash);
         }
-        let Some(slot) = guard.find(|ptr| core.is_item_of(ptr, self.scope.keyspace(), key)) else {
-            return false;
-        };
-        let ptr = guard.ptr(slot);
+        let slot = guard.find(|ptr| core.is_item_of(ptr, self.scope.keyspace(), key));
+        let present = slot.map(|slot| guard.ptr(slot));
+        if !self.is_gone() && !core.strikes(Plant::RemovalLeavesBeneath) {
+            core.erase_beneath(&mut guard, present, (self.scope.keyspace(), hash, key));
+        }
+        let Some((slot, ptr)) = slot.zip(present) else { return false };
         // SAFETY: the item is in the index, and the bucket that points to it is locked.
         let live = !unsafe { core.is_dead(core.arena.item(ptr).0, self.space()) };
         // Asked now that the item was seen (invariant 5 of `pools`).

@@ -62,6 +62,15 @@ impl Fence {
         Self { cache: cache.clone(), ticket, scope, made, is_given_up: AtomicBool::new(false) }
     }
 
+    /// Returns whether it is one of a key with this hash.
+    pub(crate) fn is_of(&self, keys: Keys<'_>, hash: u64) -> bool {
+        self.ticket.hash() == hash && self.scope == keys.scope && std::ptr::eq(self.cache.core(), keys.core())
+    }
+
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
     /// Makes this fence void, and no other of its key.
     pub fn give_up(&self) {
         self.is_given_up.store(true, Ordering::Release);

@@ -71,11 +71,12 @@ impl Core {
     /// Takes an item out of the index that this thread has taken out of sight, with a reference,
     /// and gives that back.
     pub(crate) fn unlink_held(&self, ptr: ItemPtr, cause: RemovalCause) {
-        if !self.strikes(Plant::FinishedStays) {
-            // SAFETY: this thread holds a reference.
-            self.index.remove(unsafe { self.hash_of_item(ptr) }, ptr);
+        let is_handed_down = !self.strikes(Plant::FinishedStays) && self.depart(ptr, cause);
+        if is_handed_down {
+            self.retire_handed_down(ptr);
+        } else {
+            self.retire(ptr, cause, false);
         }
-        self.retire(ptr, cause, false);
     }
 
     /// Checks, in builds with debug assertions, that no entry of the index leads to an item whose

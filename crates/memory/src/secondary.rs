@@ -1,0 +1,190 @@
+//! A cache beneath memory: evicted items go there, and are brought back when they are asked for.
+//!
+//! Memory and the cache beneath share out the keys: what memory has, the cache beneath has not. An
+//! eviction hands the item down ([`SecondaryCache::admit`], [`SecondaryCache::insert`]); a write of
+//! the key takes what is beneath away ([`SecondaryCache::erase`]); [`crate::Keys::bring`] has it
+//! fetched, and memory takes it back if nobody wrote the key meanwhile ([`Request::hit`]).
+//!
+//! Invariants:
+//! 1. What is beneath changes hands under the lock of the key's bucket: the slot of an evicted item
+//!    is cleared in the same hold in which the cache beneath admits the key, and a write erases it
+//!    in the hold in which the write becomes visible. So a thread that holds the lock, and finds no
+//!    slot of the key, learns from [`SecondaryCache::may_have`] all that there is.
+//! 2. A value that is beneath is never older than the last write of its key: it is erased by that
+//!    write, or refused by the fence of its [`Request`], which was made before it was fetched.
+//! 3. A brought item is held until those who waited for it have let go of it ([`Pending`]), so that
+//!    it is not evicted again before they have seen it.
+//! 4. While a key is kept ([`Kept`]), no item of it is claimed for eviction: neither the present
+//!    one nor any that takes its place. So what an operation finds in memory is all that there is.
+//!    (An item is displaced without that if an entry of the index has no other place; it is lost
+//!    then, as in a cache without another beneath.)
+
+mod bring;
+mod image;
+mod keeps;
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use base::Part;
+use parking_lot::Mutex;
+
+pub use bring::{Brought, Kept, Pending, Request};
+pub use image::ItemImage;
+
+use crate::cache::{Cache, Core};
+use crate::config::CacheConfig;
+use crate::error::Error;
+pub use crate::life::SecondaryKey;
+use crate::life::{Beneath, Departed};
+use bring::Flights;
+use keeps::Keeps;
+
+/// A cache beneath memory ([`Cache::over`]): on flash, on another machine, or
+/// wherever it likes.
+///
+/// Methods that say so are called with a lock of the engine held: they must return at once, and
+/// must not use the cache. Calls for the same key under that lock come one after the other.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::{Arc, Mutex};
+/// use millpond::secondary::{ItemImage, Request, SecondaryCache, SecondaryKey};
+/// use millpond::{Cache, CacheConfig, Departed, ItemOptions, PoolConfig};
+///
+/// /// Keeps all that is evicted, in a map. One on flash would take its time in `fetch`.
+/// #[derive(Default)]
+/// struct Map(Mutex<(u64, HashMap<(u16, Vec<u8>), (u64, Option<ItemImage>)>)>);
+/// impl SecondaryCache for Map {
+///     fn admit(&self, key: SecondaryKey<'_>) -> Option<u64> {
+///         let (tickets, items) = &mut *self.0.lock().unwrap();
+///         *tickets += 1;
+///         items.insert((key.space, key.bytes.to_vec()), (*tickets, None));
+///         Some(*tickets)
+///     }
+///     fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departed<'_>) {
+///         // Unless the key was written since.
+///         let (_, items) = &mut *self.0.lock().unwrap();
+///         if let Some(place) = items.get_mut(&(key.space, key.bytes.to_vec()))
+///             && place.0 == ticket
+///         {
+///             place.1 = item.image();
+///         }
+///     }
+///     fn erase(&self, key: SecondaryKey<'_>) {
+///         self.0.lock().unwrap().1.remove(&(key.space, key.bytes.to_vec()));
+///     }
+///     fn may_have(&self, key: SecondaryKey<'_>) -> bool {
+///         self.0.lock().unwrap().1.contains_key(&(key.space, key.bytes.to_vec()))
+///     }
+///     fn fetch(&self, request: Request) {
+///         let key = request.key();
+///         let found = self.0.lock().unwrap().1.get(&(key.space, key.bytes.to_vec())).cloned();
+///         if let Some((_, Some(image))) = found {
+///             request.hit(&image);
+///         }
+///     }
+/// }
+/// # fn main() -> Result<(), millpond::Error> {
+/// let cache = Cache::over(CacheConfig::default(), Arc::new(Map::default()))?;
+/// let pool = cache.add_pool(PoolConfig::named("users"))?;
+/// cache.put_value(pool, b"user:1", b"Alice", &ItemOptions::default())?;
+/// assert!(cache.keys(pool).evict(b"user:1") && cache.find(b"user:1").is_none());
+/// let kept = cache.keys(pool).bring_blocking(b"user:1");
+/// assert_eq!(kept.item().map(|item| item.value()), Some(&b"Alice"[..]));
+/// assert!(cache.find(b"user:1").is_some());
+/// # Ok(())
+/// # }
+/// ```
+pub trait SecondaryCache: Send + Sync {
+    /// Returns a ticket if it takes the item of this key, which is about to be evicted. Then
+    /// [`Self::insert`] follows with the same ticket, and [`Self::may_have`] is true from now on.
+    /// Called with a lock of the engine held.
+    fn admit(&self, key: SecondaryKey<'_>) -> Option<u64>;
+
+    /// Takes an item whose key it has admitted with this ticket, if that is the last ticket of the
+    /// key and the key was not erased since. May be called while the engine takes memory from one
+    /// class for another: it must not use the cache, answer requests or wait.
+    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departed<'_>);
+
+    /// Forgets a key, which was written, together with what it has admitted and not received yet.
+    /// Called for each write, also of keys that it never had, with a lock of the engine held. It
+    /// must not drop a [`Request`].
+    fn erase(&self, key: SecondaryKey<'_>);
+
+    /// Returns whether it may have a key; `false` must be certain. Called with a lock of the engine
+    /// held.
+    fn may_have(&self, key: SecondaryKey<'_>) -> bool;
+
+    /// Fetches an item and answers the request, now or later, on any thread. A request that is
+    /// dropped is a miss. There is one request for a key at a time, however many callers wait for
+    /// it. If the item was admitted and has not been received yet, the answer waits for that.
+    /// A request keeps the cache in use.
+    fn fetch(&self, request: Request);
+}
+
+impl std::fmt::Debug for dyn SecondaryCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SecondaryCache")
+    }
+}
+
+/// The cache beneath, and what is on its way from there.
+struct Secondary {
+    cache: Arc<dyn SecondaryCache>,
+    flights: Mutex<Flights>,
+    keeps: Keeps,
+}
+
+impl Beneath for Secondary {
+    fn erase(&self, key: SecondaryKey<'_>) {
+        self.cache.erase(key);
+    }
+
+    fn admit(&self, key: SecondaryKey<'_>) -> Option<u64> {
+        self.cache.admit(key)
+    }
+
+    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departed<'_>) {
+        self.cache.insert(key, ticket, item);
+    }
+
+    fn keeps(&self, fingerprint: u32) -> bool {
+        self.keeps.has(fingerprint)
+    }
+}
+
+impl Secondary {
+    /// The one that is beneath a cache.
+    fn of(core: &Core) -> Option<&Self> {
+        let beneath: &dyn Any = &**core.beneath.get()?;
+        beneath.downcast_ref()
+    }
+}
+
+impl Cache {
+    /// A cache without pools over another cache, which takes its evicted items and gives them back:
+    /// see [`SecondaryCache`].
+    ///
+    /// # Errors
+    /// As [`Cache::new`].
+    #[doc(hidden)]
+    pub fn over(config: CacheConfig, secondary: Arc<dyn SecondaryCache>) -> Result<Self, Error> {
+        let cache = Self::new(config)?;
+        let core = cache.core();
+        core.ledger.charge(Part::Fixed, Keeps::BYTES);
+        let beneath = Secondary { cache: secondary, flights: Mutex::default(), keeps: Keeps::default() };
+        // Nobody else has the cache yet.
+        let _ = core.beneath.set(Arc::new(beneath));
+        Ok(cache)
+    }
+
+    /// Returns whether there is a cache beneath memory ([`Cache::over`]).
+    #[inline]
+    #[doc(hidden)]
+    pub fn has_secondary(&self) -> bool {
+        self.core().beneath.get().is_some()
+    }
+}
