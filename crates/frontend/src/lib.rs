@@ -5,8 +5,8 @@
 //! - [`session`]: the contract between a worker and a protocol. [`turn`], [`context`], [`output`]:
 //!   what a worker lends to the connection that has its turn, and what the turn results in.
 //!   [`mailbox`], [`peer`]: messages to workers, and the other end.
-//! - [`lookup`]: lookups, which both protocols make together; [`deadline`]: expiry times to the
-//!   millisecond.
+//! - [`lookup`]: lookups, which both protocols make together; [`bringing`]: waiting for items that
+//!   are beneath memory; [`deadline`]: expiry times to the millisecond.
 //! - [`shared`]: the state that all threads see, and its parts: [`settings`], [`listener`],
 //!   [`connections`], [`maintenance`], [`changing`], [`monitoring`].
 //! - [`tracking`]: which connections have copies of which keys, and the reports of changes to them.
@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod bringing;
 pub mod changing;
 pub mod connections;
 pub mod context;

@@ -43,6 +43,8 @@ pub enum Message {
     Shed(Arc<Tenant>),
     /// Some connections that wait for their tenant's pause to end may continue.
     LookAtPauses,
+    /// An item that this connection waits for has been brought into memory, or will not be.
+    Brought(Token),
     /// A slow command is done, or the thread for slow commands is gone.
     Returned,
     /// Look at the settings again.

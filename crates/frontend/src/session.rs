@@ -34,6 +34,9 @@ pub trait Session<'c>: Send {
     /// (`CLIENT PAUSE`). If not, the session decides for each request.
     fn waits_as_a_whole(&self) -> bool;
 
+    /// Returns whether the next request waits for items to be brought into memory.
+    fn is_bringing(&self) -> bool;
+
     /// Returns whether the session is in the middle of a large value.
     fn is_receiving_value(&self) -> bool;
 

@@ -33,7 +33,7 @@ use crate::watching::Watching;
 /// A worker's mailbox for other threads, and its load.
 pub struct WorkerState {
     /// Its inbox.
-    pub mailbox: Mailbox,
+    pub mailbox: Arc<Mailbox>,
     /// Connections that it has now.
     pub connections: AtomicUsize,
     /// Number of times that the worker has reported to be alive.

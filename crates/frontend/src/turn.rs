@@ -20,6 +20,8 @@ pub enum Next {
     Later,
     /// A turn on the worker's thread for slow commands: the next command is slow.
     Slow,
+    /// Another turn, once what the next request needs has been brought into memory.
+    Bring,
     /// A turn charged to another tenant, in which this many bytes are parsed again.
     Elsewhere(usize),
     /// Another turn, once the pause of the tenant's clients (`CLIENT PAUSE`) is over.

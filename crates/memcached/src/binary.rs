@@ -72,6 +72,29 @@ impl<'i> Round<'_, '_, 'i> {
         {
             return next;
         }
+        if self.commands.shared.cache.has_secondary()
+            && let Parse::Request { packet, .. } = &parse
+        {
+            let key = match &packet.request {
+                Request::Get(get) => Some(get.key),
+                request => key_of(request).flatten(),
+            };
+            if let Some(next) = key.and_then(|key| self.goes_elsewhere(Some(key))) {
+                return Some(next);
+            }
+            let kept = match self.bring(key.as_slice()) {
+                Ok(kept) => kept,
+                Err(next) => return Some(next),
+            };
+            let next = self.binary_act(parse).or_else(|| self.answer_batch());
+            drop(kept);
+            return next;
+        }
+        self.binary_act(parse)
+    }
+
+    /// Acts on what was parsed. `Some` ends the turn.
+    fn binary_act(&mut self, parse: Parse<'i>) -> Option<Next> {
         match parse {
             Parse::Request { packet: Packet { head, quiet, request: Request::Get(get) }, consumed } => {
                 self.binary_retrieve(head, quiet, get, consumed)

@@ -30,6 +30,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use config::Protocol;
+use frontend::bringing::Bringing;
 use frontend::connections::ConnectionInfo;
 use frontend::context::Context;
 use frontend::lookup::Batch;
@@ -37,6 +38,7 @@ use frontend::output::Output;
 use frontend::settings::Settings;
 use frontend::turn::{Next, Turn};
 use millpond::ReadHandle;
+use millpond::secondary::Kept;
 use protocol::memcached::binary::{Parser as BinaryParser, REQUEST_MAGIC};
 use protocol::memcached::{Key, KeyBuf, Limits, MetaCommand, Parse, Parser, Reply, Request, WireError};
 use tenancy::latency::Spoken;
@@ -55,6 +57,9 @@ const VERSION: &str = concat!("1.6.18-millpond-", env!("CARGO_PKG_VERSION"));
 
 /// The answer to `watch`: the server writes its log of requests to a file instead.
 const NO_WATCH: &[u8] = b"CLIENT_ERROR watch is not supported: set watch.request_log or watch.trace_file\r\n";
+
+/// Keys of a retrieval that are brought into memory together, if something is beneath it.
+const KEPT_TOGETHER: usize = 32;
 
 /// The protocol that a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +98,8 @@ struct Session<'c> {
     dump: Option<Dump<'c>>,
     /// New limits, to be applied between requests.
     new_limits: Option<Limits>,
+    /// Items that the request at the front waits for.
+    bringing: Bringing<'c>,
 }
 
 impl<'c> Session<'c> {
@@ -117,6 +124,7 @@ impl<'c> Session<'c> {
             incoming: None,
             dump: None,
             new_limits: None,
+            bringing: Bringing::default(),
         }
     }
 
@@ -139,6 +147,7 @@ impl<'c> Session<'c> {
             answered_keys,
             incoming,
             dump,
+            bringing,
             ..
         } = self;
         let account = elsewhere.as_ref().unwrap_or(own);
@@ -169,6 +178,7 @@ impl<'c> Session<'c> {
             answered_keys,
             incoming,
             dump,
+            bringing,
             commands,
             settings,
             route,
@@ -181,9 +191,8 @@ impl<'c> Session<'c> {
             answered: 0,
         };
         let mut next = round.run();
-        let (consumed, answered) = (round.position, round.answered);
-        let (moves_to, said) = (round.moves_to.take(), round.said);
-        drop((round, passed));
+        let Round { position: consumed, answered, moves_to, said, .. } = round;
+        drop(passed);
         go_on(elsewhere, own, moves_to);
         if let Some(said) = said {
             next = self.hear(shared, said, output);
@@ -224,6 +233,10 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
         true
     }
 
+    fn is_bringing(&self) -> bool {
+        self.bringing.is_waiting()
+    }
+
     fn is_receiving_value(&self) -> bool {
         self.incoming.is_some()
     }
@@ -254,6 +267,9 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
         if !self.identity.is_known {
             return self.ask_who(context.shared, input, output);
         }
+        if self.bringing.is_waiting() {
+            return Turn { consumed: 0, answered: 0, next: Next::Bring };
+        }
         self.take_limits();
         self.answer(context, input, output)
     }
@@ -267,6 +283,8 @@ struct Round<'a, 'c, 'i> {
     answered_keys: &'a mut usize,
     incoming: &'a mut Option<Incoming<'c>>,
     dump: &'a mut Option<Dump<'c>>,
+    /// Items that the request at the front waits for.
+    bringing: &'a mut Bringing<'c>,
     commands: Commands<'a, 'c>,
     settings: &'a Settings,
     /// The route of keys to tenants, if prefixes of keys matter.
@@ -284,7 +302,7 @@ struct Round<'a, 'c, 'i> {
     answered: usize,
 }
 
-impl<'i> Round<'_, '_, 'i> {
+impl<'c, 'i> Round<'_, 'c, 'i> {
     fn run(&mut self) -> Next {
         loop {
             if self.incoming.is_some()
@@ -367,6 +385,48 @@ impl<'i> Round<'_, '_, 'i> {
         {
             return Some(next);
         }
+        if !self.commands.shared.cache.has_secondary() {
+            return self.carry_out(request, consumed);
+        }
+        let kept = match &request {
+            // It is answered in parts, for each of which its keys are brought.
+            Request::Get(_) => return self.carry_out(request, consumed),
+            request => self.bring(key_of(request).flatten().as_slice()),
+        };
+        let kept = match kept {
+            Ok(kept) => kept,
+            Err(next) => return Some(next),
+        };
+        let next = self.carry_out(request, consumed).or_else(|| self.answer_batch());
+        drop(kept);
+        next
+    }
+
+    /// Brings the items of keys into memory, and keeps them there as long as the result is held.
+    ///
+    /// # Errors
+    /// Ends the turn: some are on their way, and the request is to be parsed again.
+    fn bring(&mut self, keys: &[Key<'i>]) -> Result<Vec<Kept<'c>>, Next> {
+        let mut scratch = KeyBuf::default();
+        let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.bytes(&mut scratch).to_vec()).collect();
+        self.bring_all(keys.iter().map(Vec::as_slice))
+    }
+
+    /// Does so for keys as they are stored.
+    fn bring_all<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> Result<Vec<Kept<'c>>, Next> {
+        if let Some(next) = self.answer_batch() {
+            return Err(next);
+        }
+        let place = (self.commands.shared, self.commands.info);
+        let brought = self.bringing.bring(place, self.commands.keys(), keys);
+        brought.ok_or_else(|| {
+            self.parse_afresh();
+            Next::Bring
+        })
+    }
+
+    /// Carries out a request of `consumed` bytes, or gathers it. `Some` ends the turn.
+    fn carry_out(&mut self, request: Request<'i>, consumed: usize) -> Option<Next> {
         match request {
             Request::Get(get) => return self.retrieve(get, consumed),
             Request::Meta(meta) if meta.command == MetaCommand::Get && lookup::is_plain(&meta) => {
@@ -409,10 +469,24 @@ impl<'i> Round<'_, '_, 'i> {
             }
             self.output.write(Reply::End.as_bytes());
         }
+        // The keys that are in memory until they are answered, if something is beneath that.
+        let (mut kept, mut kept_until) = (Vec::new(), 0);
         while let Some(key) = keys.next() {
             index += 1;
             if index <= *self.answered_keys {
                 continue;
+            }
+            if index > kept_until && self.commands.shared.cache.has_secondary() {
+                if let Some(next) = self.answer_batch() {
+                    return Some(next);
+                }
+                match self.bring_all(std::iter::once(key).chain(keys).take(KEPT_TOGETHER)) {
+                    Ok(brought) => (kept, kept_until) = (brought, index - 1 + KEPT_TOGETHER),
+                    Err(next) => {
+                        *self.answered_keys = index - 1;
+                        return Some(next);
+                    }
+                }
             }
             if let Some(account) = self.route.as_ref().and_then(|route| route.elsewhere(Some(key))) {
                 let next = self.move_to(account);
@@ -429,6 +503,12 @@ impl<'i> Round<'_, '_, 'i> {
             self.batch.push(key, answer, self.position, index - 1);
             // What ends now is not to be found by the lookups after it.
             if ends_now && let Some(next) = self.answer_batch() {
+                return Some(next);
+            }
+        }
+        if !kept.is_empty() {
+            // The batch is looked up while they are kept.
+            if let Some(next) = self.answer_batch() {
                 return Some(next);
             }
         }

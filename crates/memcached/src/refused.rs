@@ -54,7 +54,8 @@ impl<'i> Round<'_, '_, 'i> {
     /// Makes the item for a large value, so that it is received there; a small one is waited for.
     pub(super) fn wait_for_value(&mut self, header: &StoreHeader<'_>, header_len: usize) -> Option<Next> {
         let appends = matches!(header.command, StoreCommand::Append | StoreCommand::Prepend);
-        if header.data_len < MIN_DIRECT_BYTES || appends {
+        // Over a cache beneath memory, the request waits for its item once it is whole.
+        if header.data_len < MIN_DIRECT_BYTES || appends || self.commands.shared.cache.has_secondary() {
             return Some(Next::Input);
         }
         let line =

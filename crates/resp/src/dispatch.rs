@@ -2,6 +2,7 @@
 //! how it is kept apart from others.
 
 use frontend::turn::Next;
+use millpond::secondary::Kept;
 use protocol::http;
 use protocol::resp::commands::{BadSubcommand, Command, Connection, Cost, Isolation, Spec, Transactions};
 use protocol::resp::reply;
@@ -11,9 +12,10 @@ use super::client::Replies;
 use super::introspect;
 use super::listing::Walk;
 use super::round::{Done, Round};
+use super::transaction::for_each_request;
 use super::writer::Failure;
 
-impl<'i> Round<'_, '_, 'i> {
+impl<'c, 'i> Round<'_, 'c, 'i> {
     /// Looks the command up, checks it, and carries it out or keeps it for later.
     pub(super) fn execute(&mut self, args: &[&[u8]]) -> Done {
         let name = args.first().copied().unwrap_or_default();
@@ -71,7 +73,37 @@ impl<'i> Round<'_, '_, 'i> {
             return Done::Long;
         }
         self.is_verbose = spec.cost == Cost::Report;
-        self.carry_out_command(spec, args)
+        if !self.commands.shared.cache.has_secondary() {
+            return self.carry_out_command(spec, args);
+        }
+        let Some(kept) = self.bring(spec, args) else { return Done::Bring };
+        let done = self.carry_out_command(spec, args);
+        drop(kept);
+        done
+    }
+
+    /// Brings the items of a command's keys into memory, for EXEC those of all commands that were
+    /// queued. Keeps them there as long as the result is held; `None`: some are on their way.
+    fn bring(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Option<Vec<Kept<'c>>> {
+        let keys_of = |spec: &Spec, args: &[&[u8]]| -> Vec<Vec<u8>> {
+            let places = spec.guarded_places(args);
+            places.iter().filter_map(|place| args.get(*place)).map(|key| key.to_vec()).collect()
+        };
+        let mut keys = keys_of(spec, args);
+        if spec.command == Command::Transactions(Transactions::Exec)
+            && let Some(transaction) = &self.commands.client.transaction
+        {
+            keys.extend(self.commands.client.watched.iter().map(|watched| watched.key.to_vec()));
+            for_each_request(&transaction.requests, |args| {
+                if let Some(spec) = args.first().and_then(|name| Spec::find(name)) {
+                    keys.extend(keys_of(spec, args));
+                }
+            });
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        let place = (self.commands.shared, &**self.commands.info);
+        self.bringing.bring(place, self.commands.keys(), keys.iter().map(Vec::as_slice))
     }
 
     /// Carries a command out that has been checked.

@@ -75,7 +75,11 @@ impl<'i> Round<'_, '_, 'i> {
     /// makes the item, so that the rest is received into it.
     pub(super) fn begin_incoming(&mut self, input: &'i [u8]) -> bool {
         let Some(PendingBulk { index, len, start, .. }) = self.parser.pending() else { return false };
-        if len < MIN_DIRECT_BYTES || self.commands.client.transaction.is_some() {
+        // Over a cache beneath memory, the command waits for its item once it is whole.
+        if len < MIN_DIRECT_BYTES
+            || self.commands.client.transaction.is_some()
+            || self.commands.shared.cache.has_secondary()
+        {
             return false;
         }
         let name = self.parser.arg(input, 0).unwrap_or_default();

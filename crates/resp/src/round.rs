@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use base::pin::Passed;
+use frontend::bringing::Bringing;
 use frontend::lookup::Batch;
 use frontend::output::Output;
 use frontend::turn::{Next, Turn};
@@ -39,6 +40,8 @@ pub(super) enum Done {
     Later,
     /// It was not executed, as it is slow: retry it on the thread for slow commands.
     Long,
+    /// It was not executed, as items of its keys are on their way into memory: retry it then.
+    Bring,
 }
 
 /// A turn in progress.
@@ -47,6 +50,8 @@ pub(super) struct Round<'a, 'c, 'i> {
     pub(super) answered_keys: &'a mut usize,
     pub(super) incoming: &'a mut Option<Incoming<'c>>,
     pub(super) listing: &'a mut Option<Listing<'c>>,
+    /// Items that the request at the front waits for.
+    pub(super) bringing: &'a mut Bringing<'c>,
     pub(super) commands: Commands<'a, 'c>,
     /// The pass of the key space's gate. `None` while this turn has closed the gate, or if another
     /// thread has closed it since.
@@ -210,6 +215,7 @@ impl<'i> Round<'_, '_, 'i> {
             && !is_timed
             && !self.commands.identity.is_bound
             && self.commands.paused.get().is_none()
+            && !self.commands.shared.cache.has_secondary()
         {
             match Spec::find(name).map(|spec| spec.command) {
                 Some(Command::Str(Str::Get)) if count == 2 => return self.gather(input, consumed, None),
@@ -258,7 +264,7 @@ impl<'i> Round<'_, '_, 'i> {
         let clock = &self.commands.shared.clock;
         let since = if is_timed { self.mark.take().unwrap_or_else(|| clock.monotonic_nanos()) } else { 0 };
         let done = self.execute(args);
-        if is_timed && !matches!(done, Done::Later | Done::Long) {
+        if is_timed && !matches!(done, Done::Later | Done::Long | Done::Bring) {
             let now = clock.monotonic_nanos();
             self.mark = Some(now);
             self.commands.note_time(args, now.saturating_sub(since));
@@ -282,6 +288,10 @@ impl<'i> Round<'_, '_, 'i> {
             Done::Long => {
                 self.parser.restart();
                 return Some(Next::Slow);
+            }
+            Done::Bring => {
+                self.parser.restart();
+                return Some(Next::Bring);
             }
         }
         self.position += consumed;
@@ -316,7 +326,7 @@ impl<'i> Round<'_, '_, 'i> {
 
     /// Takes a reply back that the client does not want.
     pub(super) fn withhold(&mut self, before: Replies, end: frontend::output::End, done: &Done) {
-        if matches!(done, Done::Later | Done::Long) {
+        if matches!(done, Done::Later | Done::Long | Done::Bring) {
             return;
         }
         let after = &mut self.commands.client.replies;

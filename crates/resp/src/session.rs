@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use frontend::bringing::Bringing;
 use frontend::connections::ConnectionInfo;
 use frontend::context::Context;
 use frontend::lookup::Batch;
@@ -58,6 +59,8 @@ struct Session<'c> {
     has_new_limits: bool,
     /// True if the limits are those of an authenticated client.
     was_known: bool,
+    /// Items that the request at the front waits for.
+    bringing: Bringing<'c>,
     /// Push messages to be sent between two replies.
     pushes: Vec<u8>,
 }
@@ -78,6 +81,7 @@ impl<'c> Session<'c> {
             listing: None,
             has_new_limits: false,
             was_known: false,
+            bringing: Bringing::default(),
             pushes: Vec::new(),
         }
     }
@@ -115,6 +119,10 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
 
     fn waits_as_a_whole(&self) -> bool {
         false
+    }
+
+    fn is_bringing(&self) -> bool {
+        self.bringing.is_waiting()
     }
 
     fn is_receiving_value(&self) -> bool {
@@ -166,6 +174,9 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
         if !self.refresh(&shared.users, settings) {
             return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
         }
+        if self.bringing.is_waiting() {
+            return Turn { consumed: 0, answered: 0, next: Next::Bring };
+        }
         let Self {
             parser,
             info,
@@ -176,6 +187,7 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
             answered_keys,
             incoming,
             listing,
+            bringing,
             ..
         } = self;
         // A command may switch to another tenant; the next turn is then that one's.
@@ -209,7 +221,7 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
         let began = settings.max_turn_nanos.map(|_| shared.clock.monotonic_nanos());
         #[rustfmt::skip]
         let round = Round {
-            parser, answered_keys, incoming, listing, commands, input, output, batch, began,
+            parser, answered_keys, incoming, listing, bringing, commands, input, output, batch, began,
             passed: Some(passed),
             gathered: Gathered::default(),
             position: 0,

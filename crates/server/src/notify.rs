@@ -118,7 +118,7 @@ mod tests {
 
     fn worker() -> WorkerState {
         WorkerState {
-            mailbox: Mailbox::new().expect("a mailbox"),
+            mailbox: Arc::new(Mailbox::new().expect("a mailbox")),
             connections: AtomicUsize::new(0),
             beats: AtomicU64::new(0),
             steps: AtomicU64::new(0),

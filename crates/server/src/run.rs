@@ -32,7 +32,7 @@ pub fn run(protocols: Protocols, load: impl Fn(Survey<'_>) -> Result<Loaded, Err
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])
         .map_err(|e| Error::with_source(ErrorKind::System, "signals cannot be received", e))?;
-    let server = Server::start_with(config, protocols, Clock::System, activated)?;
+    let server = Server::start_with(config, protocols, (Clock::System, None), activated)?;
     server.shared().changing.set_origin(Origin { file: file.clone(), overrides, log });
     announce(&server);
     let listening = listening(&server);

@@ -16,6 +16,7 @@ use frontend::reload::put_in_force;
 use frontend::requests::Files;
 use frontend::session::Protocols;
 use frontend::shared::{Shared, WorkerState};
+use millpond::secondary::SecondaryCache;
 use millpond::{Cache, CacheConfig};
 use tenancy::key_space::{Entrance, Pool};
 use tenancy::{Directory, Tenant};
@@ -86,14 +87,31 @@ impl Server {
     /// # Errors
     /// As [`Self::start`].
     pub fn start_with_clock(config: Config, protocols: Protocols, clock: Clock) -> Result<Self, Error> {
-        Self::start_with(config, protocols, clock, Activated::default())
+        Self::start_with(config, protocols, (clock, None), Activated::default())
+    }
+
+    /// As [`Self::start_with_clock`], over a cache beneath memory: what is evicted goes there, and
+    /// a request whose item is there waits until it has been brought back, while others are served.
+    ///
+    /// Requests that are not about given keys – listings, random keys, counts, the patterns of
+    /// `SORT` – see what is in memory alone.
+    ///
+    /// # Errors As [`Self::start`].
+    #[doc(hidden)]
+    pub fn start_over(
+        config: Config,
+        protocols: Protocols,
+        clock: Clock,
+        secondary: Arc<dyn SecondaryCache>,
+    ) -> Result<Self, Error> {
+        Self::start_with(config, protocols, (clock, Some(secondary)), Activated::default())
     }
 
     /// As [`Self::start_with_clock`], on sockets that were handed over if there are any.
     pub(crate) fn start_with(
         mut config: Config,
         protocols: Protocols,
-        clock: Clock,
+        (clock, secondary): (Clock, Option<Arc<dyn SecondaryCache>>),
         mut activated: Activated,
     ) -> Result<Self, Error> {
         config::check::check(&config)?;
@@ -102,7 +120,7 @@ impl Server {
             open::open(&mut config, &mut activated)?;
         let threads = config.threads();
         check_descriptors(&config, threads);
-        let cache = build_cache(&config, clock)?;
+        let cache = build_cache(&config, clock, secondary)?;
         let pools = build_pools(&config, &cache)?;
         set_shares(&cache, &config, &pools)?;
         let directory = directory(&config, pools)?;
@@ -290,9 +308,13 @@ fn check_memory(config: &Config) {
     }
 }
 
-fn build_cache(config: &Config, clock: Clock) -> Result<Cache, Error> {
+fn build_cache(
+    config: &Config,
+    clock: Clock,
+    secondary: Option<Arc<dyn SecondaryCache>>,
+) -> Result<Cache, Error> {
     check_memory(config);
-    Cache::new(CacheConfig {
+    let config = CacheConfig {
         memory: config.memory(),
         max_memory: config.max_memory.set(),
         clock,
@@ -300,7 +322,11 @@ fn build_cache(config: &Config, clock: Clock) -> Result<Cache, Error> {
         resize_slabs: RESIZE_SLABS,
         shared: (!config.shared_memory.as_os_str().is_empty()).then(|| config.shared_memory.clone()),
         ..CacheConfig::default()
-    })
+    };
+    match secondary {
+        None => Cache::new(config),
+        Some(secondary) => Cache::over(config, secondary),
+    }
     .map_err(|e| Error::with_source(ErrorKind::Engine, "the cache cannot be built", e))
 }
 
@@ -370,7 +396,7 @@ fn worker_state() -> Result<WorkerState, Error> {
     let mailbox = Mailbox::new()
         .map_err(|e| Error::with_source(ErrorKind::System, "a worker's mailbox cannot be made", e))?;
     Ok(WorkerState {
-        mailbox,
+        mailbox: Arc::new(mailbox),
         connections: AtomicUsize::new(0),
         beats: AtomicU64::new(0),
         steps: AtomicU64::new(0),

@@ -87,6 +87,11 @@ impl<'c> AnySession<'c> {
         }
     }
 
+    /// Returns whether the next request waits for items to be brought into memory.
+    pub(crate) fn is_bringing(&self) -> bool {
+        self.decided().is_some_and(Session::is_bringing)
+    }
+
     /// Returns whether the session is in the middle of a large value.
     pub(crate) fn is_receiving_value(&self) -> bool {
         self.decided().is_some_and(Session::is_receiving_value)

@@ -165,7 +165,7 @@ fn an_idle_client_is_closed_if_that_is_wanted() {
 fn who_holds_most_is_closed_when_connections_hold_too_much() {
     let mut config = config();
     config.limits.max_connection_memory_bytes = Auto::Set(ByteSize::mib(2));
-    let server = support::start(config).expect("a server");
+    let server = support::start_in_memory(config).expect("a server");
     let mut modest = Client::connect(address(&server));
     store(&mut modest, "a", 10);
     // Each begins a value of 900 kB and goes silent.

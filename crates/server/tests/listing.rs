@@ -28,7 +28,7 @@ fn a_listing_has_every_item_once_and_what_follows_it_is_answered() {
     let mut config = config();
     config.limits.max_output_buffer_bytes = ByteSize::new(4096);
     config.limits.max_requests_per_turn = 7;
-    let server = support::start(config).expect("a server");
+    let server = support::start_in_memory(config).expect("a server");
     let mut client = Client::connect(address(&server));
     fill(&mut client, 0);
     client.send("mg key1 s\r\nlru_crawler metadump all\r\nmg key2 s\r\nlru_crawler mgdump hash\r\nmn\r\n");
@@ -52,7 +52,7 @@ fn a_listing_has_every_item_once_and_what_follows_it_is_answered() {
 
 #[test]
 fn a_listing_has_what_lines_cannot_have_in_other_letters() {
-    let server = support::start(config()).expect("a server");
+    let server = support::start_in_memory(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     // The key is "a b".
     assert_eq!(client.ask("ms YSBi 1 b\r\nx\r\n"), "HD");
@@ -94,7 +94,7 @@ fn who_does_not_read_a_listing_keeps_nobody_waiting() {
 #[test]
 fn what_has_expired_leaves_without_being_asked_for() {
     let clock = Clock::manual(1_000_000);
-    let server = support::start_with_clock(config(), clock.clone()).expect("a server");
+    let server = support::start_in_memory_with_clock(config(), clock.clone()).expect("a server");
     let mut client = Client::connect(address(&server));
     fill(&mut client, 10);
     assert_eq!(client.ask("set forever 0 0 1\r\nx\r\n"), "STORED");
@@ -109,7 +109,7 @@ fn what_has_expired_leaves_without_being_asked_for() {
 
 #[test]
 fn a_listing_of_what_was_flushed_lets_others_have_their_turns() {
-    let server = support::start(config()).expect("a server");
+    let server = support::start_in_memory(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     fill(&mut client, 0);
     let chunks: u64 = server.cache().stats().pools[0].sum(|class| class.chunks);

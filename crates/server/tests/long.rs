@@ -182,7 +182,7 @@ fn connections_whose_command_is_under_way_pay_for_memory_as_others_do() {
     let limit = 1 << 20;
     let mut config = two(2);
     config.limits.max_connection_memory_bytes = Auto::Set(base::ByteSize::new(limit));
-    let server = support::start(config).expect("a server");
+    let server = support::start_in_memory(config).expect("a server");
     for name in ["victim", "neighbour"] {
         // As much memory as can be for as little work.
         let members = (0..200).map(|number| format!("{number:01000}")).collect();

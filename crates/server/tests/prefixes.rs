@@ -59,7 +59,7 @@ fn figure(server: &Server, figure: &str, tenant: &str) -> u64 {
 
 #[test]
 fn a_key_is_the_tenants_whose_prefix_it_has() {
-    let server = support::start(by_prefix()).expect("a server");
+    let server = support::start_in_memory(by_prefix()).expect("a server");
     let (mut all, mut blog) = (client(&server, "all"), client(&server, "blog"));
     for key in ["blog:1", "blog:wiki:1", "b/1", "1"] {
         assert_eq!(all.ask(format!("set {key} 0 0 {}\r\n{key}\r\n", key.len())), "STORED");
@@ -140,7 +140,7 @@ fn what_a_request_costs_its_tenant_bears() {
 
 #[test]
 fn clients_of_redis_go_by_prefix_too() {
-    let server = support::start(by_prefix()).expect("a server");
+    let server = support::start_in_memory(by_prefix()).expect("a server");
     let (mut all, mut blog) = (client(&server, "all"), client(&server, "blog"));
     all.send(["SET blog:1 one", "SET 1 two", "RPUSH b/list x", "INCR blog:wiki:n"].map(request).concat());
     assert_eq!(lines(&mut all, 4), ["+OK", "+OK", ":1", ":1"]);
@@ -208,7 +208,7 @@ fn who_may_not_turn_to_a_tenant_has_its_prefix_for_himself() {
         rules: Secret("nopass allkeys allcommands".to_owned()),
         ..UserSettings::default()
     }];
-    let server = support::start(config).expect("a server");
+    let server = support::start_in_memory(config).expect("a server");
     let mut all = client(&server, "all");
     all.send(["SET blog:1 a", "SET blog:wiki:1 b"].map(request).concat());
     assert_eq!(lines(&mut all, 2), ["+OK", "+OK"]);
@@ -220,7 +220,7 @@ fn who_may_not_turn_to_a_tenant_has_its_prefix_for_himself() {
 fn prefixes_and_their_tenants_change_while_serving() {
     let mut config = by_prefix();
     config.tenants[2].limit = Auto::Set(ByteSize::mib(8));
-    let server = support::start(config).expect("a server");
+    let server = support::start_in_memory(config).expect("a server");
     let mut all = client(&server, "all");
     let put = |name: &str, body: &str| {
         let (status, body) = ask_admin(&server, "PUT", &format!("/tenants/{name}"), "127.0.0.1", body);
@@ -257,7 +257,7 @@ fn a_value_that_arrives_after_its_tenant_was_removed_is_refused() {
         (format!("set {text} 0 0 900000\r\n{value}\r\n"), "SERVER_ERROR out of memory storing object"),
     ];
     for (request, wanted) in requests {
-        let server = support::start(with.clone()).expect("a server");
+        let server = support::start_in_memory(with.clone()).expect("a server");
         let mut client = client(&server, "all");
         let (first, second) = request.split_at(400_000);
         client.send(first);

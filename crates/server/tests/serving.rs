@@ -87,7 +87,7 @@ fn a_value_that_arrives_while_all_is_flushed_replaces_what_is_stored_meanwhile()
 
 #[test]
 fn the_admin_pages_tell_of_what_was_done() {
-    let server = support::start(config()).expect("a server");
+    let server = support::start_in_memory(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("set a 0 0 1\r\n1\r\n"), "STORED");
     assert_eq!(client.ask("mg a s\r\n"), "HD s1");
@@ -251,7 +251,7 @@ fn a_reload_applies_what_can_change_while_serving() {
 
 #[test]
 fn memory_is_lowered_while_serving() {
-    let server = support::start(config()).expect("a server");
+    let server = support::start_in_memory(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     let value = "x".repeat(10_000);
     for key in 0..5_000 {
@@ -346,18 +346,18 @@ fn a_server_takes_over_what_the_last_one_left() {
     let _ = std::fs::remove_dir_all(&folder);
     let config = || Config { shared_memory: folder.clone(), ..config() };
     let token = {
-        let server = support::start(config()).expect("a server");
+        let server = support::start_in_memory(config()).expect("a server");
         let mut client = Client::connect(address(&server));
         assert_eq!(client.ask("ms kept 5 T1000 F7\r\nvalue\r\n"), "HD");
         assert_eq!(client.ask("set gone 0 0 1\r\n1\r\n"), "STORED");
         assert_eq!(client.ask("delete gone\r\n"), "DELETED");
         let token = client.ask("mg kept c\r\n");
-        let refused = support::start(config()).err().expect("one server at a time");
+        let refused = support::start_in_memory(config()).err().expect("one server at a time");
         assert!(refused.to_string().contains("in use by another process"), "{refused}");
         server.stop();
         token
     };
-    let server = support::start(config()).expect("a server");
+    let server = support::start_in_memory(config()).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("mg kept s f c\r\n"), format!("HD s5 f7 {}", &token[3..]));
     assert_eq!(client.ask("mg gone s\r\n"), "EN");

@@ -98,7 +98,7 @@ fn statistics_tell_a_client_of_its_own_tenant() {
     config.tenants[1].limit = Auto::Set(ByteSize::mib(16));
     config.tenants[1].max_connections = 7;
     config.tenants[1].in_bytes_per_sec = ByteSize::mib(500);
-    let server = support::start(config).expect("a server");
+    let server = support::start_in_memory(config).expect("a server");
     let (mut shop, mut other, mut blog) = (client(&server, "a"), client(&server, "a"), client(&server, "b"));
     assert_eq!(other.ask("mn\r\n"), "MN");
     for key in 0..100 {
@@ -198,7 +198,7 @@ fn statistics_of_a_single_tenant_are_of_the_whole_server() {
 
 #[test]
 fn what_one_tenant_orders_does_not_reach_another() {
-    let server = support::start(two()).expect("a server");
+    let server = support::start_in_memory(two()).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     for client in [&mut shop, &mut blog] {
         assert_eq!(client.ask("set k 0 0 1\r\nv\r\n"), "STORED");
@@ -264,7 +264,7 @@ fn select_turns_to_tenants_that_are_allowed() {
 fn info_tells_a_client_of_its_own_tenant() {
     let mut config = two();
     config.tenants[1].limit = Auto::Set(ByteSize::mib(16));
-    let server = support::start(config).expect("a server");
+    let server = support::start_in_memory(config).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     for key in 0..100 {
         assert_eq!(shop.ask(format!("set k{key} 0 0 1\r\nv\r\n")), "STORED");
@@ -405,7 +405,7 @@ fn a_hoarder_costs_no_other_tenant_a_connection() {
     let mut config = two();
     config.threads = Auto::Set(1);
     config.limits.max_connection_memory_bytes = Auto::Set(ByteSize::mib(2));
-    let server = support::start(config).expect("a server");
+    let server = support::start_in_memory(config).expect("a server");
     let (mut shop, value) = (client(&server, "a"), "v".repeat(700_000));
     shop.send(format!("set large 0 0 700000\r\n{}", &value[..100]));
     let mut hoarders: Vec<Client> = (0..30).map(|_| client(&server, "b")).collect();
@@ -442,7 +442,7 @@ fn a_hoarder_on_another_worker_makes_room() {
     let limit = 2 << 20;
     let mut config = two();
     config.limits.max_connection_memory_bytes = Auto::Set(ByteSize::new(limit));
-    let server = support::start(config).expect("a server");
+    let server = support::start_in_memory(config).expect("a server");
     let all = || server.connections_by_worker().iter().sum::<usize>();
     // Connections go where the fewest are: those that land with the other worker only see to it
     // that the next does not.
@@ -496,7 +496,7 @@ fn what_connections_hold_goes_with_them() {
 /// A retrieval of many keys takes many turns, and its reply is that of one.
 #[test]
 fn a_long_request_is_answered_in_parts() {
-    let server = support::start(two()).expect("a server");
+    let server = support::start_in_memory(two()).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     assert_eq!(resp(&mut blog, "PING"), "+PONG");
     for i in (0..1_000).step_by(2) {
@@ -765,7 +765,7 @@ fn what_a_tenant_leaves_idle_others_use_until_it_wants_it() {
     config.tenants[0].reserve = ByteSize::mib(12);
     config.tenants[1].reserve = ByteSize::mib(24);
     config.tenants[1].weight = 2;
-    let server = support::start(config.clone()).expect("a server");
+    let server = support::start_in_memory(config.clone()).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     let slabs = |tenant: &str| {
         metric(&server, &format!("millpond_tenant_memory_bytes{{tenant=\"{tenant}\"}}")) / (4 << 20)
@@ -802,7 +802,7 @@ fn what_a_tenant_leaves_idle_others_use_until_it_wants_it() {
 fn one_tenant_evicts_itself_alone() {
     let mut config = two();
     config.tenants[0].limit = Auto::Set(ByteSize::mib(8));
-    let server = support::start(config).expect("a server");
+    let server = support::start_in_memory(config).expect("a server");
     let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
     for key in 0..100 {
         assert_eq!(blog.ask(format!("set k{key} 0 0 1\r\nv\r\n")), "STORED");

@@ -60,7 +60,7 @@ fn the_first_question_for_the_last_access_is_answered_as_well_as_is_known() {
 fn small_items_without_tokens_take_few_bytes() {
     let mut config = config();
     config.memory = Auto::Set(ByteSize::mib(64));
-    let server = support::start(config).expect("a server");
+    let server = support::start_in_memory(config).expect("a server");
     let mut client = Client::connect(address(&server));
     let value = "v".repeat(100);
     for batch in 0..60 {

@@ -491,7 +491,7 @@ fn a_user_is_of_a_tenant_whatever_the_listener() {
     config.users[0].tenant = "shop".to_owned();
     config.users[0].tenants = vec!["blog".to_owned()];
     config.listeners[0] = ListenerConfig { tenants: vec!["shop".to_owned()], ..config.listeners[0].clone() };
-    let server = support::start(config).expect("a server");
+    let server = support::start_in_memory(config).expect("a server");
     let mut admin = logged_in(&server, "admin", "sesame");
     assert_eq!(resp(&mut admin, "SET k shop"), "+OK");
     assert_eq!(metric(&server, r#"millpond_tenant_items{tenant="shop"}"#), 1);

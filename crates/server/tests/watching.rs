@@ -34,7 +34,7 @@ fn unwatched() -> Config {
 fn hot_keys_latencies_and_events_are_switched_while_serving() {
     let folder = tempfile::tempdir().expect("a folder");
     let trace = folder.path().join("events.csv");
-    let server = support::start(unwatched()).expect("a server");
+    let server = support::start_in_memory(unwatched()).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("set popular 0 0 1\r\n1\r\n"), "STORED");
     assert_eq!(lines(&mut client, "stats hotkeys\r\n"), Vec::<String>::new(), "off at the start");
@@ -205,7 +205,7 @@ fn items_and_slabs_are_told_in_full() {
     let mut config = config();
     config.memory = Auto::Set(ByteSize::mib(16));
     config.pools[0] = PoolSettings { policy: "2q".parse().expect("a policy"), ..PoolSettings::default() };
-    let server = support::start(config).expect("a server");
+    let server = support::start_in_memory(config).expect("a server");
     let mut client = Client::connect(address(&server));
     let value = "v".repeat(20_000);
     for number in 0..2_000 {

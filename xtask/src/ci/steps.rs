@@ -30,6 +30,11 @@ pub(crate) fn steps() -> Vec<Step> {
         },
         Step { name: "deny", summary: "licences and sources of all dependencies", run: deny },
         Step { name: "loom", summary: "models of lock-free code, over all interleavings", run: loom },
+        Step {
+            name: "late",
+            summary: "the server's tests over a cache beneath memory that answers late",
+            run: late,
+        },
         Step { name: "test", summary: "all tests, and the examples of the documentation", run: test },
     ]
 }
@@ -110,6 +115,15 @@ fn loom(run: &mut Run) -> anyhow::Result<Outcome> {
     let mut command = run.cargo(&arguments);
     // Linking the tests once more as the product is linked would take most of the step's time.
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_PROFILE_RELEASE_LTO", "off");
+    run.execute_tests(command)
+}
+
+/// Runs the server's tests once more, with what it stores evicted at once to a cache that answers
+/// late.
+fn late(run: &mut Run) -> anyhow::Result<Outcome> {
+    let mut command =
+        run.cargo(&["test", "--package", "millpond-server", "--no-fail-fast", "--", "--show-output"]);
+    command.env("MILLPOND_LATE", "1");
     run.execute_tests(command)
 }
 

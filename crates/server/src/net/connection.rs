@@ -50,6 +50,8 @@ pub(crate) enum Step {
     Hold,
     /// Another turn, once others are through with its key space.
     Later,
+    /// Another turn, once what it needs has been brought into memory.
+    Bring,
     /// Another turn at that moment of the monotonic clock, in nanoseconds: a password was wrong.
     Late(u64),
     /// Another turn, with the thread for slow commands.
@@ -109,8 +111,8 @@ pub(crate) struct Connection<'c> {
     pub(crate) lane: LaneId,
     /// True if the connection is queued in that lane.
     pub(crate) queued: bool,
-    /// True if the connection waits for its tenant's rate, for a pause of the tenant's clients, or
-    /// for the answer to a wrong password.
+    /// True if the connection waits for its tenant's rate, for a pause of the tenant's clients, for
+    /// items to be brought into memory, or for the answer to a wrong password.
     paused: bool,
     /// The work done since it was last taken.
     spent: Spent,
@@ -275,6 +277,12 @@ impl<'c> Connection<'c> {
     pub(crate) fn hold(&mut self) {
         self.paused = true;
         self.own_account().counters.add(Counter::PausedByClient, 1);
+    }
+
+    /// It is to wait for items to be brought into memory. Returns whether they have not come yet.
+    pub(crate) fn await_items(&mut self) -> bool {
+        self.paused = self.session.is_bringing();
+        self.paused
     }
 
     /// It is to wait for the answer to a wrong password.
@@ -452,6 +460,7 @@ impl<'c> Connection<'c> {
                 self.spent.parsed_again += bytes as u64;
             }
             Next::Hold => (self.backlog, self.needs) = (true, Step::Hold),
+            Next::Bring => (self.backlog, self.needs) = (true, Step::Bring),
             Next::Late(late) => {
                 self.backlog = true;
                 self.late_until = Some(late.until);

@@ -416,6 +416,17 @@ impl<'c> Worker<'c> {
                 let until = connection.own_account().tenant.pause.until_nanos();
                 set_aside(&self.epoll, connection, &mut self.held, (token, until));
             }
+            Step::Bring if connection.await_items() => {
+                connection.interest = EventFlags::empty();
+                let (data, none) = (EventData::new_u64(token.0), EventFlags::empty());
+                let _ = epoll::modify(&self.epoll, &*connection, data, none);
+            }
+            // They have come already, and that may have been said when nobody waited.
+            Step::Bring => {
+                if let Some(worker) = self.context.shared.workers.get(self.index) {
+                    worker.mailbox.send(Message::Brought(token));
+                }
+            }
             // What each costs is little, and there may be many who guess.
             Step::Late(_) if self.late.len() >= MAX_LATE => return self.close(token, Counter::ClosedRefused),
             Step::Late(until) => {

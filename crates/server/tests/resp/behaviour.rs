@@ -10,7 +10,7 @@ use base::Clock;
 use millpond_server::config::{Auto, ListenerConfig, Protocol, TenantSettings};
 
 use crate::client::{Client, request};
-use crate::reference::{address_of, config, millpond, start};
+use crate::reference::{address_of, config, millpond, millpond_in_memory, start};
 
 #[test]
 fn an_end_is_kept_to_the_millisecond() {
@@ -161,7 +161,7 @@ fn many_pipelined_reads_are_answered_in_order() {
 
 #[test]
 fn a_scan_meets_every_key_that_stays() {
-    let (_server, address) = millpond();
+    let (_server, address) = millpond_in_memory();
     let mut client = Client::connect(address);
     for number in 0..3_000 {
         client.send(request(&format!("SET key:{number} \"{}\"", "v".repeat(number % 700))));
@@ -423,7 +423,7 @@ fn a_value_keeps_its_end_if_getex_has_answered_another() {
 
 #[test]
 fn each_key_is_drawn_as_often_as_any_other() {
-    let (_server, address) = millpond();
+    let (_server, address) = millpond_in_memory();
     let mut client = Client::connect(address);
     // Of many sizes, so that most are alone in their class.
     for key in 0..22 {

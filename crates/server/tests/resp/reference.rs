@@ -38,6 +38,13 @@ pub(crate) fn millpond() -> (Server, SocketAddr) {
     start(config(), Clock::System)
 }
 
+/// One whose items are in memory, for tests of what lists or counts them.
+pub(crate) fn millpond_in_memory() -> (Server, SocketAddr) {
+    let server = support::start_in_memory(config()).expect("a server");
+    let address = address(&server);
+    (server, address)
+}
+
 pub(crate) fn start(config: Config, clock: Clock) -> (Server, SocketAddr) {
     let server = support::start_with_clock(config, clock).expect("a server");
     let address = address(&server);

@@ -8,6 +8,7 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("ends", ENDS),
     ("keys", KEYS),
     ("transactions", TRANSACTIONS),
+    ("counting in a transaction", COUNTING_IN_A_TRANSACTION),
     ("connection", CONNECTION),
     ("errors", ERRORS),
     ("what a server tells of itself", ITSELF),
@@ -490,7 +491,7 @@ msetnx x 1 z 2
 rename x xx
 copy xx yy
 mget xx y yy z
-dbsize
+exists xx yy y z
 exec
 multi
 ping
@@ -502,6 +503,17 @@ unwatch
 exec
 multi
 flushall
+dbsize
+exec
+"#;
+
+const COUNTING_IN_A_TRANSACTION: &str = r#"
+flushall
+mset a 1 b 2
+multi
+set c 3
+dbsize
+del a
 dbsize
 exec
 "#;

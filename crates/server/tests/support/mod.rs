@@ -5,24 +5,61 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
+
+use millpond::secondary::SecondaryCache;
 
 use millpond_server::config::{Address, Auto, ListenerConfig};
 use millpond_server::{Config, Error, Protocols, Server};
+
+pub(crate) mod late;
+use late::Late;
 
 /// Longest time for an answer before a test has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 const PROTOCOLS: Protocols = Protocols { memcached: memcached::new_session, resp: resp::new_session };
 
-/// Starts a server of both protocols.
+/// Returns whether the tests are run with `MILLPOND_LATE=1`: over a cache that answers late.
+pub(crate) fn is_late() -> bool {
+    std::env::var_os("MILLPOND_LATE").is_some()
+}
+
+/// Starts a server whose items are in memory, even if the tests are run with `MILLPOND_LATE=1`: for
+/// tests of what memory has, of listings and counts of that, and of values on their way into it.
+pub(crate) fn start_in_memory(config: Config) -> Result<Server, Error> {
+    start_in_memory_with_clock(config, base::Clock::System)
+}
+
+/// As [`start_in_memory`], on the given clock.
+pub(crate) fn start_in_memory_with_clock(config: Config, clock: base::Clock) -> Result<Server, Error> {
+    Server::start_with_clock(config, PROTOCOLS, clock)
+}
+
+/// Starts a server of both protocols; over a cache that answers late, if the tests are run with
+/// `MILLPOND_LATE=1`.
 pub(crate) fn start(config: Config) -> Result<Server, Error> {
-    Server::start(config, PROTOCOLS)
+    if !is_late() {
+        return start_in_memory(config);
+    }
+    start_late(config, base::Clock::System).map(|(server, _)| server)
+}
+
+/// Starts a server over a cache that answers late.
+pub(crate) fn start_late(config: Config, clock: base::Clock) -> Result<(Server, Arc<Late>), Error> {
+    let late = Arc::new(Late::default());
+    let server = Server::start_over(config, PROTOCOLS, clock, Arc::clone(&late) as Arc<dyn SecondaryCache>)?;
+    late.serve(&server.cache().downgrade());
+    Ok((server, late))
 }
 
 /// As [`start`], on the given clock.
 pub(crate) fn start_with_clock(config: Config, clock: base::Clock) -> Result<Server, Error> {
-    Server::start_with_clock(config, PROTOCOLS, clock)
+    if !is_late() {
+        return start_in_memory_with_clock(config, clock);
+    }
+    start_late(config, clock).map(|(server, _)| server)
 }
 
 /// A configuration on free ports with two workers and 64 MiB.

@@ -24,6 +24,7 @@ impl Worker<'_> {
                     Some(away) => away.closes = Some(Counter::ClosedByQuit),
                     None => self.close(token, Counter::ClosedByQuit),
                 },
+                Message::Brought(token) => self.wake(token, EventFlags::empty()),
                 Message::Returned => self.take_back_done(),
                 Message::Reload => self.reload(),
                 Message::Drain => self.drain(),

@@ -1,0 +1,27 @@
+//! Requests whose items are beneath memory, in a cache that answers late.
+
+mod support;
+
+use support::{Client, address, config, start_late};
+
+#[test]
+fn requests_wait_for_what_is_beneath() {
+    let (server, late) = start_late(config(), base::Clock::System).expect("a server");
+    let mut client = Client::connect(address(&server));
+    let mut redis = Client::connect(address(&server));
+    for round in 0..50 {
+        assert_eq!(client.ask(format!("set counter 0 0 1\r\n{}\r\n", round % 10)), "STORED");
+        base::thread::sleep(std::time::Duration::from_millis(1));
+        assert_eq!(client.ask("get counter\r\n"), "VALUE counter 0 1");
+        assert_eq!((client.line(), client.line()), ((round % 10).to_string(), "END".to_owned()));
+        base::thread::sleep(std::time::Duration::from_millis(1));
+        assert_eq!(client.ask("incr counter 5\r\n"), (round % 10 + 5).to_string());
+        base::thread::sleep(std::time::Duration::from_millis(1));
+        assert_eq!(redis.ask(format!("RPUSH list {round}\r\n")), format!(":{}", round + 1));
+        base::thread::sleep(std::time::Duration::from_millis(1));
+        assert_eq!(redis.ask("INCR counter\r\n"), format!(":{}", round % 10 + 6));
+        assert_eq!(redis.ask("LLEN list\r\n"), format!(":{}", round + 1));
+    }
+    assert!(late.fetched() > 100, "{} requests waited", late.fetched());
+    server.stop();
+}
