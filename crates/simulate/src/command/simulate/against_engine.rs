@@ -45,20 +45,25 @@ fn simulated(trace: &Path, memory: ByteSize, eviction: &str) -> f64 {
 }
 
 /// One queue for all sizes was 2 to 4 points below: it gives large items more of the memory than
-/// size classes do.
+/// size classes do. With a few KiB more or less, classes get other slabs, and the engine's hit
+/// ratio varies by half a point either way; so the mean of several sizes counts.
 #[test]
 fn values_of_log_normal_sizes_hit_as_often_as_in_the_engine() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("log-normal.csv");
     log_normal_trace(&trace);
     for (eviction, policy) in [("exact-lru", "lru:0"), ("s3-fifo", "s3-fifo")] {
-        for memory in [16, 24].map(ByteSize::mib) {
-            let options = ReplayOptions { memory, policy: policy.parse().unwrap(), ..Default::default() };
-            let engine = replay(&trace, &options).unwrap().get_hit_ratio;
-            let simulated = simulated(&trace, memory, eviction);
+        for mib in [16, 24] {
+            let sizes = [0, 124, 324].map(|more| ByteSize::new(mib << 20 | more << 10));
+            let (mut of_engine, mut of_simulation) = (0.0, 0.0);
+            for memory in sizes {
+                let options = ReplayOptions { memory, policy: policy.parse().unwrap(), ..Default::default() };
+                of_engine += replay(&trace, &options).unwrap().get_hit_ratio / sizes.len() as f64;
+                of_simulation += simulated(&trace, memory, eviction) / sizes.len() as f64;
+            }
             assert!(
-                (simulated - engine).abs() < 0.01,
-                "{eviction} in {memory}: {simulated:.4} simulated, {engine:.4} in the engine"
+                (of_simulation - of_engine).abs() < 0.01,
+                "{eviction} in {mib} MiB: {of_simulation:.4} simulated, {of_engine:.4} in the engine"
             );
         }
     }
