@@ -66,10 +66,7 @@ impl Cache {
             Some(old) if !expired(old) => Verdict::Refuse,
             _ => Verdict::Replace,
         };
-        match core.publish(&item, verdict, false) {
-            Published::Refused => Err(item),
-            _ => Ok(item.into_read()),
-        }
+        core.publish(&item, verdict, false).read_or_return(item)
     }
 
     /// Makes an item visible in the place of `old`, if that still is the item of its key: a
@@ -96,10 +93,7 @@ impl Cache {
         let verdict = |found: Option<ItemPtr>| {
             if found == Some(old.ptr()) && !is_gone() { Verdict::ReplaceMatching } else { Verdict::Refuse }
         };
-        match core.publish(&item, verdict, false) {
-            Published::Refused => Err(item),
-            _ => Ok(item.into_read()),
-        }
+        core.publish(&item, verdict, false).read_or_return(item)
     }
 
     /// Removes `old`, if it still is the item of its key. `false`: it is not, or it is an item of
@@ -131,6 +125,24 @@ enum Published {
     Refused,
 }
 
+impl Published {
+    /// The item, visible, if it was not refused.
+    ///
+    /// # Errors
+    /// The item.
+    fn read_or_return(self, item: WriteHandle<'_>) -> Result<ReadHandle<'_>, WriteHandle<'_>> {
+        match self {
+            Self::Refused => Err(item),
+            Self::Done { .. } => Ok(item.into_read()),
+        }
+    }
+}
+
+/// The verdict that an item replaces any, and counts as made at `time`, if `holds` returns true.
+fn made_at(time: u32, holds: impl Fn() -> bool) -> impl Fn(Option<ItemPtr>) -> Verdict {
+    move |_| if holds() { Verdict::ReplaceMadeAt(time) } else { Verdict::Refuse }
+}
+
 /// Lets an item count as made at `time`, and as used then at the earliest.
 ///
 /// # Safety
@@ -157,11 +169,7 @@ impl Core {
         time: u32,
         holds: impl Fn() -> bool,
     ) -> Result<ReadHandle<'c>, WriteHandle<'c>> {
-        let verdict = |_| if holds() { Verdict::ReplaceMadeAt(time) } else { Verdict::Refuse };
-        match self.publish(&item, verdict, false) {
-            Published::Refused => Err(item),
-            Published::Done { .. } => Ok(item.into_read()),
-        }
+        self.publish(&item, made_at(time, holds), false).read_or_return(item)
     }
 
     /// [`Self::put_made_at`] for an item that was in memory before: not a write, of which
@@ -175,11 +183,7 @@ impl Core {
         time: u32,
         holds: impl Fn() -> bool,
     ) -> Result<ReadHandle<'c>, WriteHandle<'c>> {
-        let verdict = |_| if holds() { Verdict::ReplaceMadeAt(time) } else { Verdict::Refuse };
-        match self.publish_unwatched(&item, verdict, false) {
-            Published::Refused => Err(item),
-            Published::Done { .. } => Ok(item.into_read()),
-        }
+        self.publish_unwatched(&item, made_at(time, holds), false).read_or_return(item)
     }
 
     /// Puts a new item into the index, if `verdict` says so, and into its queue. `hold_old` asks
@@ -464,8 +468,7 @@ impl Core {
         // (invariant 2 of `Index`).
         unsafe {
             let life = self.class_of(info).life.as_deref();
-            !item.state().is_indexed()
-                || !self.is_kept(ptr) && life.is_none_or(|life| self.may_evict(life, ptr))
+            !item.state().is_indexed() || self.may_evict(life, ptr)
         }
     }
 

@@ -226,11 +226,22 @@ impl Core {
         Departed { found: Found(unsafe { View::new(self, item, ptr) }), core: self, ptr }
     }
 
-    /// Returns whether an item may be evicted.
+    /// Returns whether an item of a class with these hooks may be evicted: its key is not kept, and
+    /// the hooks agree.
+    ///
+    /// # Safety
+    /// As for [`Self::hooks_let_go`].
+    #[inline]
+    pub(crate) unsafe fn may_evict(&self, life: Option<&Life>, ptr: ItemPtr) -> bool {
+        // SAFETY: passed on (invariant 5 of `slab::item`).
+        unsafe { !self.is_kept(ptr) && life.is_none_or(|life| self.hooks_let_go(life, ptr)) }
+    }
+
+    /// Returns whether the hooks agree to the eviction of an item.
     ///
     /// # Safety
     /// As for [`slab::Item::key`]; and the item was published.
-    pub(crate) unsafe fn may_evict(&self, life: &Life, ptr: ItemPtr) -> bool {
+    pub(crate) unsafe fn hooks_let_go(&self, life: &Life, ptr: ItemPtr) -> bool {
         let item = self.arena.item(ptr).0;
         // SAFETY: passed on.
         let found = Found(unsafe { View::with_locks(self, item, ptr) });

@@ -252,10 +252,7 @@ impl Core {
                     if self.claim_by_link(item, life) == Claim::Taken {
                         parents.extend(self.parent_of_claimed(ptr));
                     }
-                } else if !self.is_kept(ptr)
-                    && life.is_none_or(|life| self.may_evict(life, ptr))
-                    && inner.claim(self, ptr).is_ok()
-                {
+                } else if self.may_evict(life, ptr) && inner.claim(self, ptr).is_ok() {
                     evicted.push(ptr);
                 }
             }

@@ -310,7 +310,7 @@ impl Core {
             let state = self.arena.item(parent).0.state();
             // An item that is not published yet is its writer's alone, who may be writing: it is
             // not shown to the hook.
-            if life.is_some_and(|life| !state.is_indexed() || !self.may_evict(life, parent)) {
+            if life.is_some_and(|life| !state.is_indexed() || !self.hooks_let_go(life, parent)) {
                 return Claim::Held;
             }
             state.unindex_if_idle()

@@ -109,11 +109,10 @@ impl Items for View<'_> {
                     item.state().dequeue();
                 }
                 claimed
-            } else if self.core.is_kept(ptr) || self.life.is_some_and(|life| !self.core.may_evict(life, ptr))
-            {
-                slab::item::Claim::Held
-            } else {
+            } else if self.core.may_evict(self.life, ptr) {
                 item.state().claim()
+            } else {
+                slab::item::Claim::Held
             }
         };
         match claimed {

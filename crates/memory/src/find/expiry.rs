@@ -51,9 +51,16 @@ impl Core {
     /// Returns whether `ptr`, found in a locked bucket of the index, is the item of `key`.
     #[inline]
     pub(crate) fn is_item_of(&self, ptr: ItemPtr, keyspace: u16, key: &[u8]) -> bool {
+        self.arena.item(ptr).0.state().is_indexed() && self.has_key_of(ptr, keyspace, key)
+    }
+
+    /// Returns whether `ptr`, found in a locked bucket of the index, is the item of `key` or was,
+    /// and is being evicted.
+    #[inline]
+    pub(crate) fn has_key_of(&self, ptr: ItemPtr, keyspace: u16, key: &[u8]) -> bool {
         let (item, info) = self.arena.item(ptr);
         // SAFETY: the bucket that points to the item is locked, so its chunk is not reused
         // (invariant 2 of `Index`).
-        info.keyspace == keyspace && item.state().is_indexed() && unsafe { item.has_key(key) }
+        info.keyspace == keyspace && unsafe { item.has_key(key) }
     }
 }

@@ -19,12 +19,7 @@ impl Core {
         (space, hash, bytes): (u16, u64, &[u8]),
     ) {
         let Some(beneath) = self.beneath.get() else { return };
-        let is_leaving = |ptr: ItemPtr| {
-            let (item, info) = self.arena.item(ptr);
-            // SAFETY: the bucket that points to the item is locked, so its chunk is not used again
-            // (invariant 2 of `Index`).
-            new != Some(ptr) && info.keyspace == space && unsafe { item.has_key(bytes) }
-        };
+        let is_leaving = |ptr: ItemPtr| new != Some(ptr) && self.has_key_of(ptr, space, bytes);
         // Whoever evicts one finds no slot then, and does not hand it down.
         while let Some(slot) = guard.find(is_leaving) {
             guard.clear(slot);

@@ -242,7 +242,7 @@ impl<'c> Keys<'c> {
     #[doc(hidden)]
     pub fn bring_again(self, key: &[u8], waited: &[Pending]) -> Brought<'c> {
         let core = self.core();
-        let hash = self.hash(key);
+        let (space, hash) = (self.space_number(), self.hash(key));
         let Some(secondary) = Secondary::of(core) else {
             return Brought::Kept(Kept { item: self.peek(key), core, hash });
         };
@@ -253,7 +253,7 @@ impl<'c> Keys<'c> {
             return Brought::Kept(kept);
         }
         for _ in 0..LOOKS {
-            match self.look_locked(secondary, key) {
+            match self.look_locked(secondary, SecondaryKey { space, hash, bytes: key }) {
                 Look::Nowhere => return Brought::Kept(kept),
                 Look::Beneath if waited.iter().any(|pending| pending.has_missed(self, hash)) => {
                     return Brought::Kept(kept);
@@ -292,23 +292,14 @@ impl<'c> Keys<'c> {
         }
     }
 
-    fn look_locked(self, secondary: &Secondary, key: &[u8]) -> Look {
-        let (core, space) = (self.core(), self.space_number());
-        let hash = self.hash(key);
-        let guard = core.index.lock(hash);
-        let slot = guard.find(|ptr| {
-            let (item, info) = core.arena.item(ptr);
-            // SAFETY: the bucket that points to the item is locked, so its chunk is not used again
-            // (invariant 2 of `Index`).
-            info.keyspace == space && unsafe { item.has_key(key) }
-        });
-        match slot {
+    fn look_locked(self, secondary: &Secondary, key: SecondaryKey<'_>) -> Look {
+        let core = self.core();
+        let guard = core.index.lock(key.hash);
+        match guard.find(|ptr| core.has_key_of(ptr, key.space, key.bytes)) {
             Some(slot) if core.arena.item(guard.ptr(slot)).0.state().is_indexed() => Look::Here,
             Some(_) => Look::Leaving,
             // Invariant 1.
-            None if !self.is_gone() && secondary.cache.may_have(SecondaryKey { space, hash, bytes: key }) => {
-                Look::Beneath
-            }
+            None if !self.is_gone() && secondary.cache.may_have(key) => Look::Beneath,
             None => Look::Nowhere,
         }
     }
@@ -368,8 +359,7 @@ impl Core {
         // locked, so that its chunk stays its own (invariant 2 of `Index`).
         let (class, may_go) = unsafe {
             let class = self.class_of(self.arena.item(ptr).1);
-            let life = class.life.as_deref();
-            (class, !self.is_kept(ptr) && life.is_none_or(|life| self.may_evict(life, ptr)))
+            (class, self.may_evict(class.life.as_deref(), ptr))
         };
         let mut inner = class.inner.lock();
         let is_claimed = may_go && inner.claim(self, ptr).is_ok();
