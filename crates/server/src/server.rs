@@ -96,7 +96,8 @@ impl Server {
     /// Requests that are not about given keys – listings, random keys, counts, the patterns of
     /// `SORT` – see what is in memory alone.
     ///
-    /// # Errors As [`Self::start`].
+    /// # Errors
+    /// As [`Self::start`].
     #[doc(hidden)]
     pub fn start_over(
         config: Config,
