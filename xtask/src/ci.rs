@@ -22,7 +22,7 @@ use anyhow::Context;
 use base::Clock;
 
 use crate::repository;
-use count::Counts;
+use count::{Counts, Failures};
 use disk::Disk;
 pub(crate) use steps::steps;
 
@@ -48,6 +48,7 @@ struct Run {
     counts: Counts,
     /// Reasons that tests gave for not running in full, each once.
     skips: BTreeSet<String>,
+    failures: Failures,
     /// Receives the output of tests as it comes.
     out: Box<dyn Write>,
 }
@@ -81,13 +82,13 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<bool> {
         let outcome = (step.run)(&mut run).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
         reports.push(Report { name: step.name, secs: seconds_since(start), counts: run.counts, outcome });
     }
-    print!("{}", summarize(&reports, &run.skips, &disk.report(), seconds_since(start)));
+    print!("{}", summarize(&reports, &run, &disk.report(), seconds_since(start)));
     Ok(reports.iter().all(|report| !matches!(report.outcome, Outcome::Failed(_))))
 }
 
-/// The closing lines: a line per step, the state of the disk, `cargo test`'s own last line with the
-/// sums, and the plain one.
-fn summarize(reports: &[Report], skips: &BTreeSet<String>, disk: &str, total_secs: f64) -> String {
+/// The closing lines: a line per step, the state of the disk, what failed tests printed, `cargo
+/// test`'s own last line with the sums, and the plain one.
+fn summarize(reports: &[Report], run: &Run, disk: &str, total_secs: f64) -> String {
     let mut text = String::from("\nsteps:\n");
     let mut sum = Counts::default();
     for report in reports {
@@ -109,12 +110,15 @@ fn summarize(reports: &[Report], skips: &BTreeSet<String>, disk: &str, total_sec
         }
     }
     text.push_str(disk);
-    if !skips.is_empty() {
-        text.push_str("\ntests that did not run in full:\n");
-    }
-    for reason in skips {
-        text.push_str(&format!("  {reason}\n"));
-    }
+    let mut list = |heading: &str, lines: &mut dyn Iterator<Item = &String>| {
+        let mut lines = lines.peekable();
+        if lines.peek().is_some() {
+            text.push_str(&format!("\n{heading}:\n"));
+        }
+        lines.for_each(|line| text.push_str(&format!("  {line}\n")));
+    };
+    list("tests that did not run in full", &mut run.skips.iter());
+    list("what failed tests printed", &mut run.failures.lines().iter());
     let word = if sum.failed == 0 { "ok" } else { "FAILED" };
     text.push_str(&format!(
         "\ntest result: {word}. {} passed; {} failed; {} ignored; {} measured; {} filtered out; finished in {total_secs:.2}s\n\
@@ -126,7 +130,13 @@ fn summarize(reports: &[Report], skips: &BTreeSet<String>, disk: &str, total_sec
 
 impl Run {
     fn new(out: Box<dyn Write>) -> Self {
-        Self { root: repository::root(), counts: Counts::default(), skips: BTreeSet::new(), out }
+        Self {
+            root: repository::root(),
+            counts: Counts::default(),
+            skips: BTreeSet::new(),
+            failures: Failures::default(),
+            out,
+        }
     }
 
     /// A `cargo` command in the repository. Nothing is kept for a later change of the code, unless
@@ -166,6 +176,7 @@ impl Run {
                 self.out.write_all(&line)?;
             }
             self.counts.read_line(&text);
+            self.failures.read_line(&text);
             if let Some(reason) = text.trim().strip_prefix("skipped: ") {
                 self.skips.insert(reason.to_owned());
             }

@@ -1,4 +1,5 @@
-//! Reading the output of `cargo test`: its closing lines, and the parts that nobody reads.
+//! Reading the output of `cargo test`: its closing lines, what failed tests printed, and the parts
+//! that nobody reads.
 
 /// Sums over the `test result:` lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,9 +66,59 @@ impl NameLists {
     }
 }
 
+/// Finds what failed tests printed: the sections between the two headings `failures:`.
+#[derive(Default)]
+pub(super) struct Failures {
+    is_within: bool,
+    /// Number of lines of the present test that were kept.
+    kept: usize,
+    lines: Vec<String>,
+}
+
+impl Failures {
+    /// Most lines that are kept of one test: the message is at the top, a backtrace beneath.
+    const MOST_LINES: usize = 15;
+
+    /// Keeps `line`, the next one, if a failed test printed it.
+    pub(super) fn read_line(&mut self, line: &str) {
+        let line = line.trim_end();
+        if line == "failures:" {
+            self.is_within = !self.is_within;
+        } else if line.starts_with("test result: ") {
+            self.is_within = false;
+        } else if self.is_within && !line.is_empty() {
+            self.kept = if line.starts_with("---- ") { 0 } else { self.kept + 1 };
+            if self.kept <= Self::MOST_LINES {
+                self.lines.push(line.to_owned());
+            }
+        }
+    }
+
+    /// The lines that were kept.
+    pub(super) fn lines(&self) -> &[String] {
+        &self.lines
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_failed_tests_printed_is_kept_from_its_top() {
+        let mut failures = Failures::default();
+        let long: Vec<String> = (0..100).map(|number| format!("  at {number}")).collect();
+        let output = ["successes:", "---- a stdout ----", "no", "successes:", "    a", "failures:", ""]
+            .into_iter()
+            .chain(["---- b stdout ----", "thread 'b' panicked", ""])
+            .chain(long.iter().map(String::as_str))
+            .chain(["---- c stdout ----", "too", "failures:", "    b", "    c"])
+            .chain(["test result: FAILED. 1 passed; 2 failed", "no"]);
+        output.for_each(|line| failures.read_line(&format!("{line}\n")));
+        let lines = failures.lines();
+        assert_eq!(&lines[..3], ["---- b stdout ----", "thread 'b' panicked", "  at 0"]);
+        assert_eq!(&lines[16..], ["---- c stdout ----", "too"]);
+    }
 
     #[test]
     fn closing_lines_are_summed_and_others_are_not() {

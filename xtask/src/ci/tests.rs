@@ -22,7 +22,7 @@ fn the_summary_ends_with_the_sums() {
         report("wire", 0, 0, Outcome::Skipped("no memcached".to_owned())),
         report("test", 40, 0, Outcome::Passed),
     ];
-    let text = summarize(&reports, &BTreeSet::new(), "", 4.25);
+    let text = summarize(&reports, &run(), "", 4.25);
     assert!(text.contains("skipped      1.5s    no memcached"), "{text}");
     assert!(text.contains("\ntest result: ok. 42 passed; 0 failed; 0 ignored;"), "{text}");
     assert!(text.ends_with("finished in 4.25s\n\n42 passed, 0 failed\n"), "{text}");
@@ -34,7 +34,7 @@ fn a_step_that_fails_without_a_failed_test_counts_as_one() {
         report("clippy", 0, 0, Outcome::Failed("it ended badly".to_owned())),
         report("test", 40, 2, Outcome::Failed("2 tests failed".to_owned())),
     ];
-    let text = summarize(&reports, &BTreeSet::new(), "", 1.0);
+    let text = summarize(&reports, &run(), "", 1.0);
     assert!(text.contains("clippy     FAILED"), "{text}");
     assert!(text.contains("test result: FAILED. 40 passed; 3 failed;"), "{text}");
     assert!(text.ends_with("\n40 passed, 3 failed\n"), "{text}");
@@ -55,13 +55,26 @@ fn tests_are_counted_and_the_verdict_is_theirs() {
 }
 
 #[test]
+fn what_failed_tests_printed_is_repeated_in_the_summary() {
+    let mut run = run();
+    let output = "failures:\n\n---- a stdout ----\nthe reason\n\nfailures:\n    a\n";
+    let outcome = run.execute_tests(shell(&format!(
+        "printf '{output}'; echo 'test result: FAILED. 0 passed; 1 failed'; exit 1"
+    )));
+    assert_eq!(outcome.expect("it runs"), Outcome::Failed("1 tests failed".to_owned()));
+    let text = summarize(&[], &run, "", 1.0);
+    let repeated = "\nwhat failed tests printed:\n  ---- a stdout ----\n  the reason\n\ntest result";
+    assert!(text.contains(repeated), "{text}");
+}
+
+#[test]
 fn what_tests_skip_is_repeated_once_in_the_summary() {
     let mut run = run();
     let line = "echo '  skipped: no traces here'";
     let outcome =
         run.execute_tests(shell(&format!("{line}; {line}; echo 'test result: ok. 1 passed; 0 failed'")));
     assert_eq!(outcome.expect("it runs"), Outcome::Passed);
-    let text = summarize(&[], &run.skips, "", 1.0);
+    let text = summarize(&[], &run, "", 1.0);
     assert!(text.contains("\ntests that did not run in full:\n  no traces here\n\ntest result"), "{text}");
 }
 
