@@ -178,6 +178,14 @@ impl Served {
         Ok(self.status("RssShmem")? * 1024)
     }
 
+    /// The part of it that is pages of files, in bytes: the program and its libraries.
+    ///
+    /// # Errors
+    /// Where the process is gone.
+    pub fn file_bytes(&self) -> Result<u64> {
+        Ok(self.status("RssFile")? * 1024)
+    }
+
     /// Its threads.
     ///
     /// # Errors

@@ -17,8 +17,9 @@ pub(super) const NEIGHBOUR_CONNECTIONS: u64 = 300;
 const ALL_CONNECTIONS: u64 = 500;
 /// The neighbour's rate limit, in requests a second, for attacks that have one.
 pub(super) const NEIGHBOUR_RATE: u64 = 20_000;
-/// Resident memory that is in no bill: the program itself (up to 18 MiB of a build without
-/// optimisation), stacks, the admin server. It does not grow with the cache.
+/// Resident memory that is in no bill, beside the pages of the program's file: stacks, the admin
+/// server, heap that the allocator keeps for connections to come, and slabs taken from the system
+/// ahead, whose room connections may spend within a second. It does not grow with the cache.
 pub(super) const BESIDE_BILL: ByteSize = ByteSize::mib(32);
 
 /// A server with two tenants, the certificate of one of its listeners, and where they are.
@@ -58,7 +59,7 @@ impl Place {
         self.served.rewrite(&config(self.memory, self.workers, self.certificate.path(), rate))
     }
 
-    /// The most that may be resident.
+    /// The most that may be resident, without the pages of files.
     pub(super) fn resident_bound(&self) -> u64 {
         self.memory.as_u64() + BESIDE_BILL.as_u64()
     }

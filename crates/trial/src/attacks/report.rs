@@ -305,7 +305,7 @@ impl SuiteReport {
         }
         writeln!(
             f,
-            "\nconns: most of the neighbour's at a time, of those that it may have; resident: most MiB of the process, of its bound; alone, \
+            "\nconns: most of the neighbour's at a time, of those that it may have; resident: most MiB of the process without its file, of its bound; alone, \
              attacked: p99 of the victim's reads in microseconds, median of the rounds; ratio: round by round, median (least-most)."
         )?;
         if let Some(caution) = self.machine.caution() {

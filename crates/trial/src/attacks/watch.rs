@@ -30,7 +30,7 @@ pub struct Most {
     pub neighbour_bytes: Bounded,
     /// The total of the memory bill, in bytes.
     pub billed_bytes: Bounded,
-    /// Resident memory of the process, in bytes.
+    /// Resident memory of the process, without the pages of files, in bytes.
     pub resident_bytes: Bounded,
     /// Descriptors of the process.
     pub open_files: u64,
@@ -64,7 +64,9 @@ impl Most {
     /// Looks at the server once.
     pub(super) fn look(&mut self, place: &Place) -> Result<()> {
         let served = &place.served;
-        self.resident_bytes.see(served.resident_bytes()?, place.resident_bound());
+        // The program's own pages differ by its build, and other processes share them.
+        let resident = served.resident_bytes()?.saturating_sub(served.file_bytes()?);
+        self.resident_bytes.see(resident, place.resident_bound());
         self.open_files = self.open_files.max(served.open_files()?);
         let stats = served.stats()?;
         let (victim, neighbour) = (tenant(&stats, "victim"), tenant(&stats, "neighbour"));

@@ -12,10 +12,21 @@ use super::Scene;
 
 /// Longest time that a call may block, so that an attack ends in time.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// Most waits of that length for a port.
+const PORT_LOOKS: u32 = 25;
 
-/// Connects; calls return after a while whatever happens.
+/// Connects; calls return after a while whatever happens. Waits for a port: those of connections
+/// that this side has closed are not free for a while, so that an attack that opens many can leave
+/// none to the next.
 pub(super) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address)?;
+    let mut looks = 0;
+    let stream = loop {
+        match TcpStream::connect(address) {
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable && looks < PORT_LOOKS => looks += 1,
+            result => break result?,
+        }
+        base::thread::sleep(PATIENCE);
+    };
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
