@@ -12,7 +12,8 @@
 //! - [`tracking`]: which connections have copies of which keys, and the reports of changes to them.
 //! - [`tls`]: certificates and keys, read and reported. [`access`]: the tokens of operators.
 //! - [`log`], [`slow`]: the log, and that of slow requests.
-//! - [`reload`], [`tenant_changes`], [`pools`], [`files`]: changes of settings while serving.
+//! - [`instance`]: what observes and changes an instance, one trait for all who do. [`reload`],
+//!   [`tenant_changes`], [`pools`], [`files`]: changes of settings while serving.
 //! - [`watching`], [`requests`], [`telemetry`]: samples, and what of them is written to files and
 //!   sent to a collector.
 //! - [`described`], [`curves`], [`tenant_figures`], [`machine`]: figures for several reports.
@@ -31,6 +32,7 @@ pub mod curves;
 pub mod deadline;
 pub mod described;
 pub mod files;
+pub mod instance;
 pub mod listener;
 pub mod log;
 pub mod lookup;

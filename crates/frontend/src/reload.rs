@@ -9,34 +9,26 @@ use config::change::{self, Change, shown_value};
 use config::edit::Edited;
 use config::{Config, Error, ErrorKind, rewrite};
 
+use crate::instance::{Instance, Observation};
 use crate::mailbox::Message;
 use crate::pools::{add_pool, policy_refused, set_shares, strategy, tuning};
 use crate::requests::Files;
 use crate::shared::Shared;
+use crate::tenant_figures::tenants;
 use crate::{files, tenant_changes, tls};
 
-impl Shared {
-    /// Applies the part of `config` that can be changed while serving, and returns all differences.
-    /// `by` names the cause of the reload.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Config`] if the configuration, or a file that it names, is invalid, and nothing
-    /// was changed; [`ErrorKind::Engine`] if the cache rejects a limit: the settings applied before
-    /// that stay.
-    pub fn reload(&self, config: &Config, by: &str) -> Result<Vec<Change>, Error> {
-        let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
-        let changes = self.apply(config, by, Files::Reopen)?;
-        // Settings that were changed one by one no longer hold, or are the same in the file.
-        unwritten.clear();
-        Ok(changes)
+impl Instance for Shared {
+    fn config(&self) -> Arc<Config> {
+        Self::config(self)
     }
 
-    /// Changes single settings, all or none, to the result of `edit` on the configuration in force.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Config`] if `edit` finds problems, or a setting needs a restart: with all
-    /// problems, and those of the files that the change names. Else as [`Self::reload`].
-    pub fn change(&self, by: &str, edit: impl FnOnce(&Config) -> Edited) -> Result<Vec<Change>, Error> {
+    fn observe(&self) -> Observation {
+        let cache = self.cache.stats();
+        let tenants = tenants(self, &cache);
+        Observation { monotonic_nanos: self.clock.monotonic_nanos(), cache, tenants }
+    }
+
+    fn change(&self, by: &str, edit: &dyn Fn(&Config) -> Edited) -> Result<Vec<Change>, Error> {
         let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.config();
         let Edited { config: new, mut problems } = edit(&old);
@@ -56,31 +48,24 @@ impl Shared {
         Ok(changes)
     }
 
-    /// Writes settings that were changed one by one into the file, and returns how many.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Config`] if there is no file or it cannot be read, [`ErrorKind::System`] if it
-    /// cannot be written.
-    pub fn rewrite_config(&self) -> Result<usize, Error> {
+    fn reload(&self, config: &Config, by: &str) -> Result<Vec<Change>, Error> {
+        let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = self.apply(config, by, Files::Reopen)?;
+        // Settings that were changed one by one no longer hold, or are the same in the file.
+        unwritten.clear();
+        Ok(changes)
+    }
+
+    fn config_file(&self) -> Result<&Path, Error> {
+        self.changing.file().ok_or_else(|| {
+            Error::new(ErrorKind::Config, "The server is running without a config file".to_owned())
+        })
+    }
+
+    fn write(&self, paths: Option<&BTreeSet<String>>) -> Result<usize, Error> {
         let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
         let all = unwritten.clone();
-        self.write_settings(&mut unwritten, &all)
-    }
-
-    /// Writes these settings into the file, whether they were changed or not, and no others.
-    ///
-    /// # Errors
-    /// As [`Self::rewrite_config`].
-    pub fn write_config(&self, paths: &BTreeSet<String>) -> Result<usize, Error> {
-        let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
-        self.write_settings(&mut unwritten, paths)
-    }
-
-    fn write_settings(
-        &self,
-        unwritten: &mut BTreeSet<String>,
-        paths: &BTreeSet<String>,
-    ) -> Result<usize, Error> {
+        let paths = paths.unwrap_or(&all);
         let file = self.config_file()?;
         rewrite::rewrite(file, &self.config(), paths)?;
         unwritten.retain(|path| !paths.contains(path));
@@ -97,16 +82,13 @@ impl Shared {
         Ok(written)
     }
 
-    /// Returns the file that [`Self::rewrite_config`] writes.
-    ///
-    /// # Errors
-    /// If the server was started without one.
-    pub fn config_file(&self) -> Result<&Path, Error> {
-        self.changing.file().ok_or_else(|| {
-            Error::new(ErrorKind::Config, "The server is running without a config file".to_owned())
-        })
+    fn override_of(&self, path: &str) -> Option<&str> {
+        self.changing.override_of(path)
     }
+}
 
+impl Shared {
+    /// Puts a configuration in force, and logs each change.
     fn apply(&self, config: &Config, by: &str, files: Files) -> Result<Vec<Change>, Error> {
         let changes = Reload { shared: self }.apply(config, files)?;
         if let Some(origin) = self.changing.origin.get() {
@@ -131,7 +113,7 @@ impl Shared {
     }
 }
 
-/// Puts settings in force while serving; called by [`Shared::reload`] and its like.
+/// Puts settings in force while serving; called by [`Instance::reload`] and its like.
 struct Reload<'a> {
     shared: &'a Shared,
 }

@@ -2,34 +2,12 @@
 
 use std::sync::Arc;
 
+use millpond::CacheStats;
 use tenancy::Tenant;
 use tenancy::metrics::{Counter, ListenerCounters};
 
 use crate::listener::ListenerState;
 use crate::shared::Shared;
-
-/// The figures of a tenant at some moment.
-pub struct TenantFigures {
-    /// The tenant's name.
-    pub name: String,
-    /// The name of its pool.
-    pub pool: String,
-    connections: u64,
-    connection_memory_bytes: u64,
-    requests: u64,
-    hits: u64,
-    misses: u64,
-    sets: u64,
-    received_bytes: u64,
-    sent_bytes: u64,
-    throttled: u64,
-    refused_connections: u64,
-    items: u64,
-    evictions: u64,
-    memory_bytes: u64,
-    limit_bytes: u64,
-    reserve_bytes: u64,
-}
 
 /// One of them, and how it is shown.
 pub struct TenantFigure {
@@ -45,9 +23,20 @@ pub struct TenantFigure {
     pub of: fn(&TenantFigures) -> u64,
 }
 
-/// Declares the figures: field, metric, kind, help.
+/// Declares the figures: field, metric, whether it is a total, help.
 macro_rules! figures {
     ($($field:ident, $metric:literal, $is_total:literal, $help:literal;)+) => {
+        /// The figures of a tenant at some moment; totals are since the start.
+        #[derive(Clone, Debug)]
+        #[non_exhaustive]
+        pub struct TenantFigures {
+            /// The tenant's name.
+            pub name: String,
+            /// The name of its pool.
+            pub pool: String,
+            $(#[doc = $help] pub $field: u64,)+
+        }
+
         /// All figures, in the order in which they are shown.
         pub const TENANT_FIGURES: &[TenantFigure] = &[$(TenantFigure {
             name: stringify!($field),
@@ -77,9 +66,8 @@ figures! {
     reserve_bytes, "millpond_tenant_reserve_bytes", false, "Memory that others do not take from the tenant's pool.";
 }
 
-/// Returns the present figures of each tenant.
-pub fn tenants(shared: &Shared) -> Vec<TenantFigures> {
-    let stats = shared.cache.stats();
+/// Returns the present figures of each tenant; `stats` are those of the cache.
+pub fn tenants(shared: &Shared, stats: &CacheStats) -> Vec<TenantFigures> {
     let of = |tenant: &Arc<Tenant>| {
         let count = |counter| sum(&shared.listeners, tenant, |counters| counters.total(counter));
         let pool = stats.pools.iter().find(|pool| pool.id == tenant.pool.id);

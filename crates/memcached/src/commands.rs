@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use config::{Auto, Config};
 use frontend::connections::ConnectionInfo;
+use frontend::instance::Instance as _;
 use frontend::lookup::{TAGGED_FROM_BYTES, Value};
 use frontend::output::Output;
 use frontend::requests::{Asked, Notes};
@@ -309,7 +310,7 @@ impl<'c> Commands<'_, 'c> {
             new.memory = Auto::Set(memory);
             new.into()
         };
-        match self.shared.change(&by, edit) {
+        match self.shared.change(&by, &edit) {
             Ok(_) => Reply::Ok.as_bytes(),
             Err(error) => {
                 tracing::info!(by, %error, "The memory was not changed.");

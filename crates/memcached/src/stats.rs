@@ -14,9 +14,10 @@ use std::sync::atomic::Ordering;
 use base::Part;
 use config::{Address, Config, Protocol};
 use frontend::curves::Outlook;
+use frontend::instance::Instance as _;
 use frontend::listener::ListenerState;
 use frontend::output::Output;
-use frontend::tenant_figures::{TENANT_FIGURES, tenants};
+use frontend::tenant_figures::TENANT_FIGURES;
 use millpond::{ClassStats, PoolStats, ReadHandle};
 use protocol::memcached::{Reply, Tokens, WireError, reply};
 use tenancy::Counts;
@@ -293,7 +294,7 @@ impl<'c> Commands<'_, 'c> {
 
     /// Writes the statistics of the client's own tenant. Only the operator sees other tenants.
     fn tenants(&self, out: &mut Vec<u8>) {
-        for tenant in tenants(self.shared).iter().filter(|tenant| tenant.name == self.tenant.name) {
+        for tenant in self.shared.observe().tenants.iter().filter(|tenant| tenant.name == self.tenant.name) {
             reply::stat(out, &format!("{}:pool", tenant.name), &tenant.pool);
             for figure in TENANT_FIGURES {
                 reply::stat_number(out, &format!("{}:{}", tenant.name, figure.name), (figure.of)(tenant));

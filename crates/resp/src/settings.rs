@@ -8,6 +8,7 @@ use protocol::resp::number;
 use super::arguments::{arg, subcommand};
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
+use frontend::instance::Instance as _;
 use frontend::peer::Peer;
 use frontend::slow::Slow;
 use protocol::resp::glob::matches;
@@ -138,7 +139,7 @@ impl<'c> Commands<'_, 'c> {
             return Ok(());
         }
         let by = format!("CONFIG SET by {}", self.info.peer);
-        self.shared.change(&by, |old| lay_over(old, &settings)).map_err(|error| {
+        self.shared.change(&by, &|old| lay_over(old, &settings)).map_err(|error| {
             let why = error.to_string().replace(['\r', '\n'], "; ");
             let is_named = |setting: &Override| why.contains(&setting.path);
             let at = settings.iter().position(is_named).unwrap_or(0);
@@ -153,7 +154,7 @@ impl<'c> Commands<'_, 'c> {
 
     pub(super) fn config_rewrite(&mut self, w: &mut Writer<'_, 'c>) -> Outcome {
         self.check_alone(SHARED)?;
-        self.shared.rewrite_config().map_err(|error| {
+        self.shared.write(None).map_err(|error| {
             Failure::from_text(format!("ERR {}", error.to_string().replace(['\r', '\n'], "; ")))
         })?;
         w.ok();

@@ -90,7 +90,7 @@ fn reload(server: &Server, file: Option<&Path>, load: &impl Fn(Survey<'_>) -> Re
         Error::with_source(ErrorKind::Config, "the configuration file cannot be read again", error)
     });
     let loaded = is_there.and_then(|()| load(&preflight::files));
-    match loaded.and_then(|loaded| server.shared().reload(&loaded.config, "SIGHUP")) {
+    match loaded.and_then(|loaded| server.instance().reload(&loaded.config, "SIGHUP")) {
         Ok(changes) if changes.is_empty() => {
             tracing::info!("The configuration was reloaded; nothing in it has changed.");
         }

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use base::Clock;
 use config::change::Change;
 use config::{Address, Config, Error, ErrorKind, ListenerConfig, PoolSettings};
+use frontend::instance::Instance;
 use frontend::listener::ListenerState;
 use frontend::machine;
 use frontend::mailbox::{Mailbox, Message};
@@ -222,6 +223,12 @@ impl Server {
     /// Connections that are open now, worker by worker.
     pub fn connections_by_worker(&self) -> Vec<usize> {
         self.shared.workers.iter().map(|worker| worker.connections.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Returns the server as those see it who observe and change it. It may be observed after the
+    /// server has stopped; the memory of its cache stays as long as that.
+    pub fn instance(&self) -> Arc<dyn Instance> {
+        Arc::<Shared>::clone(&self.shared)
     }
 
     /// Applies the part of `config` that can be changed while serving, and returns all differences.

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use frontend::curves::Outlook;
+use frontend::instance::{Instance as _, Observation};
 use frontend::log::dropped_lines;
 use frontend::shared::Shared;
-use frontend::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
+use frontend::tenant_figures::{TENANT_FIGURES, TenantFigures};
 use frontend::tls::TlsSlot;
 use millpond::monitor::MonitorStatus;
 use millpond::watch::{EventStats, LatencyStats};
@@ -127,10 +128,10 @@ fn encode_tenant_latencies(shared: &Shared, encoder: &mut DescriptorEncoder<'_>)
 }
 
 fn collect(shared: &Shared) -> Vec<Metric> {
-    let stats = shared.cache.stats();
+    let Observation { cache: stats, tenants, .. } = shared.observe();
     let mut metrics = server_metrics(shared);
     metrics.extend(listener_counters(shared));
-    metrics.extend(tenant_metrics(shared));
+    metrics.extend(tenant_metrics(&tenants));
     metrics.extend(cache_metrics(&stats));
     metrics.extend(pool_metrics(&stats.pools));
     metrics.extend(class_metrics(&stats.pools));
@@ -257,8 +258,7 @@ fn listener_counters(shared: &Shared) -> Vec<Metric> {
 }
 
 /// Returns the metrics of each tenant's clients, and of the contents of its pool.
-fn tenant_metrics(shared: &Shared) -> Vec<Metric> {
-    let tenants = tenants(shared);
+fn tenant_metrics(tenants: &[TenantFigures]) -> Vec<Metric> {
     let figure = |of: fn(&TenantFigures) -> u64| -> Vec<Sample> {
         tenants.iter().map(|tenant| (vec![("tenant", tenant.name.clone())], of(tenant))).collect()
     };

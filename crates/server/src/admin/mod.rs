@@ -18,12 +18,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use axum::extract::State;
+use axum::Router;
+use axum::extract::{FromRef, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Extension, Router};
 use config::{Error, ErrorKind};
+use frontend::instance::Instance;
 use frontend::shared::Shared;
 use tokio::sync::oneshot;
 
@@ -105,9 +106,33 @@ fn router(shared: Arc<Shared>, changes: Changes) -> Router {
         .route("/tenants", get(tenants::list))
         .route("/tenants/{name}", get(tenants::show).put(tenants::set).delete(tenants::remove))
         .fallback(no_such_page)
-        .layer(Extension(changes))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&shared), access::guard))
-        .with_state(shared)
+        .with_state(Pages { shared, changes })
+}
+
+/// The state of the pages, of which each takes the part that it uses.
+#[derive(Clone)]
+struct Pages {
+    shared: Arc<Shared>,
+    changes: Changes,
+}
+
+impl FromRef<Pages> for Arc<Shared> {
+    fn from_ref(pages: &Pages) -> Self {
+        Self::clone(&pages.shared)
+    }
+}
+
+impl FromRef<Pages> for Arc<dyn Instance> {
+    fn from_ref(pages: &Pages) -> Self {
+        Arc::<Shared>::clone(&pages.shared)
+    }
+}
+
+impl FromRef<Pages> for Changes {
+    fn from_ref(pages: &Pages) -> Self {
+        pages.changes.clone()
+    }
 }
 
 /// The content security policy of the page: it may run its own parts and ask this server. Nothing

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use config::change::{self, Change, as_json};
 use config::edit::lay_over;
 use config::load::Override;
 use config::{Error, check, keys, rewrite};
-use frontend::shared::Shared;
+use frontend::instance::Instance;
 use serde_json::{Map, Value, json};
 
 use super::access::Operator;
@@ -21,8 +21,8 @@ use super::changes::Changes;
 const WARNING: HeaderName = HeaderName::from_static("millpond-warning");
 
 /// `GET /config`: every setting with its value and whether it can be changed while serving.
-pub(super) async fn show(State(shared): State<Arc<Shared>>, _: Operator) -> Response {
-    let settings = match change::settings_as_json(&shared.config()) {
+pub(super) async fn show(State(instance): State<Arc<dyn Instance>>, _: Operator) -> Response {
+    let settings = match change::settings_as_json(&instance.config()) {
         Ok(settings) => settings,
         Err(error) => return (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     };
@@ -35,8 +35,8 @@ pub(super) async fn show(State(shared): State<Arc<Shared>>, _: Operator) -> Resp
 
 /// `PUT /config`: changes the settings that the object has, all or none.
 pub(super) async fn set(
-    State(shared): State<Arc<Shared>>,
-    Extension(changes): Extension<Changes>,
+    State(instance): State<Arc<dyn Instance>>,
+    State(changes): State<Changes>,
     operator: Operator,
     RawQuery(query): RawQuery,
     Json(wanted): Json<Map<String, Value>>,
@@ -48,14 +48,14 @@ pub(super) async fn set(
     };
     let by = format!("{source} by {}", operator.address);
     let change =
-        move || make(&shared, query, &settings, || shared.change(&by, |old| lay_over(old, &settings)));
+        move || make(&*instance, query, &settings, || instance.change(&by, &|old| lay_over(old, &settings)));
     changes.carry_out(change).await
 }
 
 /// Makes a change, and, if the query asks for it, writes the given settings, and nothing else, into
 /// the configuration file.
 pub(super) fn make(
-    shared: &Shared,
+    instance: &dyn Instance,
     query: Option<String>,
     asked: &[Override],
     make: impl FnOnce() -> Result<Vec<Change>, Error>,
@@ -69,7 +69,7 @@ pub(super) fn make(
             return (StatusCode::BAD_REQUEST, problem).into_response();
         }
     };
-    if writes && let Err(error) = shared.config_file() {
+    if writes && let Err(error) = instance.config_file() {
         return (StatusCode::CONFLICT, format!("{error}\n")).into_response();
     }
     let changed = make();
@@ -78,19 +78,19 @@ pub(super) fn make(
         let changed = changes.iter().map(|change| change.path.clone());
         let paths: BTreeSet<String> =
             changed.chain(asked.iter().map(|setting| setting.path.clone())).collect();
-        let source = |path: &String| Some((path.clone(), shared.changing.override_of(path)?.to_owned()));
+        let source = |path: &String| Some((path.clone(), instance.override_of(path)?.to_owned()));
         overridden.extend(paths.iter().filter_map(source));
-        if let Err(error) = shared.write_config(&paths) {
+        if let Err(error) = instance.write(Some(&paths)) {
             let problem = format!("the change holds, but not in the file: {error}\n");
             return (StatusCode::CONFLICT, problem).into_response();
         }
     }
     let removed_later = changed.as_ref().map_or_else(|_| Vec::new(), |changes| new_tenants(changes));
-    let mut answer = answer(shared, changed);
+    let mut answer = answer(instance, changed);
     for (path, source) in overridden {
         warn(&mut answer, &format!("{path}: {source} overrides the file at the next reload and start"));
     }
-    if !writes && shared.config_file().is_ok() {
+    if !writes && instance.config_file().is_ok() {
         for tenant in removed_later {
             let said =
                 format!("{tenant}: not in the file, so the next reload or start removes it, with its items");
@@ -99,7 +99,7 @@ pub(super) fn make(
     }
     if writes
         && answer.status().is_success()
-        && let Ok(file) = shared.config_file()
+        && let Ok(file) = instance.config_file()
         && let Some(target) = rewrite::link_target(file)
     {
         let said = format!("{} is a symbolic link: {} was written", file.display(), target.display());
@@ -146,7 +146,7 @@ fn new_tenants(changes: &[Change]) -> Vec<String> {
 }
 
 /// Reports the changes, or why nothing was changed; warnings are in headers.
-fn answer(shared: &Shared, changed: Result<Vec<Change>, Error>) -> Response {
+fn answer(instance: &dyn Instance, changed: Result<Vec<Change>, Error>) -> Response {
     let changes = match changed {
         Ok(changes) => changes,
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
@@ -155,7 +155,7 @@ fn answer(shared: &Shared, changed: Result<Vec<Change>, Error>) -> Response {
         |change| json!({"setting": change.path, "old": as_json(&change.old), "new": as_json(&change.new)}),
     );
     let mut answer = Json(Value::Array(shown.collect())).into_response();
-    let config = shared.config();
+    let config = instance.config();
     let (tenants, new) = (config.all_tenants().len(), new_tenants(&changes).len());
     if tenants > 1 && tenants <= new + 1 {
         warn(
@@ -175,8 +175,8 @@ fn answer(shared: &Shared, changed: Result<Vec<Change>, Error>) -> Response {
 /// `POST /config/rewrite`: writes all unwritten changes into the file. A page in a browser cannot
 /// send JSON to another server unasked.
 pub(super) async fn rewrite(
-    State(shared): State<Arc<Shared>>,
-    Extension(changes): Extension<Changes>,
+    State(instance): State<Arc<dyn Instance>>,
+    State(changes): State<Changes>,
     _: Operator,
     headers: HeaderMap,
 ) -> Response {
@@ -186,9 +186,80 @@ pub(super) async fn rewrite(
     if !is_json {
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send Content-Type: application/json\n").into_response();
     }
-    let rewrite = move || match shared.rewrite_config() {
+    let rewrite = move || match instance.write(None) {
         Ok(settings) => Json(json!({"settings": settings})).into_response(),
         Err(error) => (StatusCode::CONFLICT, format!("{error}\n")).into_response(),
     };
     changes.carry_out(rewrite).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use config::edit::Edited;
+    use config::{Config, ErrorKind};
+    use frontend::instance::Observation;
+
+    use super::*;
+
+    /// An instance whose configuration file cannot be written, and one of whose settings a flag
+    /// gives.
+    struct Unwritable;
+
+    const FLAG: &str = "limits.max_connections";
+
+    impl Instance for Unwritable {
+        fn config(&self) -> Arc<Config> {
+            Arc::default()
+        }
+
+        fn observe(&self) -> Observation {
+            unreachable!("a change needs no figures")
+        }
+
+        fn change(&self, _: &str, edit: &dyn Fn(&Config) -> Edited) -> Result<Vec<Change>, Error> {
+            change::between(&Config::default(), &edit(&Config::default()).config)
+        }
+
+        fn reload(&self, _: &Config, _: &str) -> Result<Vec<Change>, Error> {
+            unreachable!("single settings are changed")
+        }
+
+        fn config_file(&self) -> Result<&Path, Error> {
+            Ok(Path::new("/millpond.toml"))
+        }
+
+        fn write(&self, _: Option<&BTreeSet<String>>) -> Result<usize, Error> {
+            Err(Error::new(ErrorKind::System, "the disk is full"))
+        }
+
+        fn override_of(&self, path: &str) -> Option<&str> {
+            (path == FLAG).then_some("--max-connections")
+        }
+    }
+
+    fn put(query: Option<&str>) -> Response {
+        let settings =
+            [Override { source: "a test".to_owned(), path: FLAG.to_owned(), value: "77".to_owned() }];
+        make(&Unwritable, query.map(str::to_owned), &settings, || {
+            Unwritable.change("a test", &|old| lay_over(old, &settings))
+        })
+    }
+
+    fn text(answer: Response) -> String {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let body = runtime.block_on(axum::body::to_bytes(answer.into_body(), 1 << 20)).expect("a body");
+        String::from_utf8(body.to_vec()).expect("text")
+    }
+
+    #[test]
+    fn a_change_that_does_not_reach_the_file_is_told_to_hold_until_the_next_start() {
+        let answer = put(Some("write=true"));
+        assert_eq!(answer.status(), StatusCode::CONFLICT);
+        assert_eq!(text(answer), "the change holds, but not in the file: the disk is full\n");
+        let answer = put(None);
+        assert_eq!(answer.status(), StatusCode::OK, "without the file");
+        assert!(text(answer).contains(r#"{"new":77,"old":"#));
+    }
 }

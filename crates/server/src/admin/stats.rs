@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use frontend::curves::Outlook;
+use frontend::instance::{Instance as _, Observation};
 use frontend::listener::ListenerState;
 use frontend::shared::Shared;
-use frontend::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
+use frontend::tenant_figures::{TENANT_FIGURES, TenantFigures};
 use millpond::watch::LatencyStats;
 use millpond::{CacheStats, ClassStats, PoolStats};
 use protocol::memcached::reply::shown_key;
@@ -22,9 +23,10 @@ pub(super) struct Document<'a>(pub(super) &'a Shared);
 
 impl Serialize for Document<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (shared, stats, tenants) = (self.0, self.0.cache.stats(), tenants(self.0));
+        let shared = self.0;
+        let Observation { monotonic_nanos, cache: stats, tenants } = shared.observe();
         let mut document = serializer.serialize_map(None)?;
-        if let Value::Object(head) = head(shared, &stats) {
+        if let Value::Object(head) = head(shared, &stats, monotonic_nanos) {
             head.iter().try_for_each(|(name, value)| document.serialize_entry(name, value))?;
         }
         document.serialize_entry("tenants", &Each(|| tenants.iter().map(tenant_json)))?;
@@ -44,7 +46,7 @@ impl<I: Iterator<Item = Value>, F: Fn() -> I> Serialize for Each<F> {
 }
 
 /// Returns the figures of the whole server.
-fn head(shared: &Shared, stats: &CacheStats) -> Value {
+fn head(shared: &Shared, stats: &CacheStats, monotonic_nanos: u64) -> Value {
     let now = shared.clock.unix_secs();
     let parts: Map<String, Value> =
         stats.memory.iter().map(|(part, bytes)| (part.name().to_owned(), json!(bytes))).collect();
@@ -52,7 +54,7 @@ fn head(shared: &Shared, stats: &CacheStats) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "uptime_secs": now.saturating_sub(shared.started_secs),
-        "monotonic_nanos": shared.clock.monotonic_nanos(),
+        "monotonic_nanos": monotonic_nanos,
         "threads": shared.workers.len(),
         "connections": shared.connections.load(Ordering::Relaxed),
         "connection_memory_bytes": shared.budget.held(),

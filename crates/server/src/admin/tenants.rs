@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use config::{Config, TenantSettings};
-use frontend::shared::Shared;
-use frontend::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
+use frontend::instance::Instance;
+use frontend::tenant_figures::{TENANT_FIGURES, TenantFigures};
 use serde_json::{Map, Value, json};
 
 use super::access::Operator;
@@ -16,19 +16,20 @@ use super::changes::Changes;
 use super::settings::{make, overrides};
 
 /// `GET /tenants`: the settings and figures of each.
-pub(super) async fn list(State(shared): State<Arc<Shared>>, _: Operator) -> Response {
-    let config = shared.config();
-    Json(tenants(&shared).iter().map(|tenant| shown(&config, tenant)).collect::<Vec<_>>()).into_response()
+pub(super) async fn list(State(instance): State<Arc<dyn Instance>>, _: Operator) -> Response {
+    let config = instance.config();
+    Json(instance.observe().tenants.iter().map(|tenant| shown(&config, tenant)).collect::<Vec<_>>())
+        .into_response()
 }
 
 /// `GET /tenants/NAME`.
 pub(super) async fn show(
-    State(shared): State<Arc<Shared>>,
+    State(instance): State<Arc<dyn Instance>>,
     _: Operator,
     Path(name): Path<String>,
 ) -> Response {
-    let config = shared.config();
-    match tenants(&shared).iter().find(|tenant| tenant.name == name) {
+    let config = instance.config();
+    match instance.observe().tenants.iter().find(|tenant| tenant.name == name) {
         Some(tenant) => Json(shown(&config, tenant)).into_response(),
         None => (StatusCode::NOT_FOUND, format!("{}\n", config.no_such_tenant(&name))).into_response(),
     }
@@ -50,8 +51,8 @@ fn shown(config: &Config, tenant: &TenantFigures) -> Value {
 /// `PUT /tenants/NAME`: changes the settings of a tenant that the object has, and creates the
 /// tenant if there is none.
 pub(super) async fn set(
-    State(shared): State<Arc<Shared>>,
-    Extension(changes): Extension<Changes>,
+    State(instance): State<Arc<dyn Instance>>,
+    State(changes): State<Changes>,
     operator: Operator,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
@@ -64,25 +65,26 @@ pub(super) async fn set(
     };
     let by = format!("{source} by {}", operator.address);
     let change = move || {
-        make(&shared, query, &settings, || shared.change(&by, |old| old.with_tenant(&name, &settings)))
+        make(&*instance, query, &settings, || instance.change(&by, &|old| old.with_tenant(&name, &settings)))
     };
     changes.carry_out(change).await
 }
 
 /// `DELETE /tenants/NAME`.
 pub(super) async fn remove(
-    State(shared): State<Arc<Shared>>,
-    Extension(changes): Extension<Changes>,
+    State(instance): State<Arc<dyn Instance>>,
+    State(changes): State<Changes>,
     operator: Operator,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let config = shared.config();
+    let config = instance.config();
     if !config.tenants.iter().any(|tenant| tenant.name == name) {
         return (StatusCode::NOT_FOUND, format!("{}\n", config.no_such_tenant(&name))).into_response();
     }
     let by = format!("DELETE /tenants/{name} by {}", operator.address);
-    let change =
-        move || make(&shared, query, &[], || shared.change(&by, |old| old.without_tenant(&name).into()));
+    let change = move || {
+        make(&*instance, query, &[], || instance.change(&by, &|old| old.without_tenant(&name).into()))
+    };
     changes.carry_out(change).await
 }
