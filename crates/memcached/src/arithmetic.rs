@@ -8,8 +8,8 @@ use tenancy::Does;
 use tenancy::metrics::Counter;
 
 use super::commands::{Commands, EndsAt};
-use super::respond;
 use super::store::{allocation_error, cas_of};
+use super::wire::respond;
 
 /// A change of a number.
 #[derive(Clone, Copy, Debug)]

@@ -19,8 +19,9 @@ use tenancy::metrics::Counter;
 use super::arithmetic::{self, Change, Changed};
 use super::commands::{Commands, EndsAt, Removed};
 use super::lookup::Answer;
+use super::round::Round;
 use super::store::{self, Stored, cas_of};
-use super::{Round, VERSION};
+use super::wire::VERSION;
 
 /// memcached's description of a failed allocation, after the error token.
 const NO_MEMORY_STORING: &[u8] = b"Out of memory allocating item";

@@ -21,8 +21,8 @@ use tenancy::metrics::{Counter, ListenerCounters};
 use tenancy::users::User;
 use tenancy::{Does, Tenant};
 
-use super::respond;
 use super::store::cas_of;
+use super::wire::respond;
 
 /// The state that a command works with.
 pub(super) struct Commands<'a, 'c> {

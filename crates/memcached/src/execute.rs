@@ -1,6 +1,7 @@
 //! Execution of the requests that are not look-ups.
 
-use super::{NO_WATCH, Round, VERSION, respond};
+use super::round::Round;
+use super::wire::{NO_WATCH, VERSION, respond};
 use frontend::turn::Next;
 use protocol::memcached::{Reply, Request, ShutdownMode, WireError, reply};
 use tenancy::metrics::Counter;

@@ -11,7 +11,7 @@ use super::binary::report_binary;
 use super::commands::Commands;
 use super::permission::Denial;
 use super::store::{Draft, Stored};
-use super::{Wire, refusal_counter, respond};
+use super::wire::{Wire, refusal_counter, respond};
 
 /// A storage command of which the data has not arrived whole.
 pub(crate) struct Incoming<'c> {

@@ -23,7 +23,8 @@ use tenancy::users::User;
 use super::authentication::Said;
 use super::binary::key_of as binary_key_of;
 use super::commands::Commands;
-use super::{Round, key_of, respond};
+use super::round::{Round, key_of};
+use super::wire::respond;
 
 /// The commands that all must be allowed for a request.
 type Counterparts = &'static [Counterpart];

@@ -1,6 +1,7 @@
 //! Input that is not a request, and values that have to be waited for.
 
-use super::{Round, refusal_counter};
+use super::round::Round;
+use super::wire::refusal_counter;
 use frontend::turn::{MIN_DIRECT_BYTES, Next};
 use protocol::memcached::{Parse, Refusal, StoreCommand, StoreHeader, WireError};
 use tenancy::metrics::Counter;

@@ -24,8 +24,8 @@ use tenancy::Counts;
 use tenancy::metrics::Counter;
 use tenancy::users::Identity;
 
-use super::VERSION;
 use super::commands::Commands;
+use super::wire::VERSION;
 
 /// Most keys of `stats hotkeys`.
 const MAX_HOT_KEYS: usize = 50;

@@ -11,7 +11,7 @@ use tenancy::metrics::Counter;
 
 use super::commands::{Commands, EndsAt};
 use super::meta::{STALE, TOKEN_SENT};
-use super::respond;
+use super::wire::respond;
 
 /// The outcome of a storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
