@@ -17,6 +17,8 @@ mod words;
 
 use anyhow::Context;
 
+pub(crate) use lengths::FILE_LINES;
+
 use crate::finding::Finding;
 use crate::ratchet::{self, Ratchet};
 use crate::repository;

@@ -132,7 +132,7 @@ impl File {
         let name = self.name();
         name == "tests.rs"
             || name.ends_with("_tests.rs")
-            || self.path.split('/').any(|folder| matches!(folder, "tests" | "benches"))
+            || self.path.split('/').any(|folder| matches!(folder, "tests" | "benches" | "fuzz_targets"))
     }
 }
 

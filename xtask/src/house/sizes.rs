@@ -1,9 +1,8 @@
 //! Long source files, and the size of each crate.
 
+use crate::tidy::FILE_LINES;
 use crate::tree::{Package, Tree};
 
-/// Files above this are listed.
-const FILE_LINES: usize = 600;
 /// A crate above this is marked: time to ask whether it is two.
 const CRATE_LINES: usize = 12_000;
 
