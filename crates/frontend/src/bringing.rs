@@ -17,12 +17,25 @@ use crate::shared::Shared;
 pub struct Bringing<'c> {
     pending: Vec<Pending>,
     kept: Vec<Kept<'c>>,
+    /// Time at which waiting is in vain, in nanoseconds of the monotonic clock.
+    until: u64,
 }
 
 impl<'c> Bringing<'c> {
     /// Returns whether an item is still on its way.
     pub fn is_waiting(&self) -> bool {
         self.pending.iter().any(|pending| !pending.is_done())
+    }
+
+    /// Waits no longer for what has taken too long ([`millpond::Cache::patience`]): a device that
+    /// hangs must not hold up clients. Returns whether there is such an item; the connection is to
+    /// go on without it. To be called once a second.
+    pub fn give_up(&mut self, now_nanos: u64) -> bool {
+        let is_overdue = now_nanos >= self.until && self.is_waiting();
+        if is_overdue {
+            self.pending.iter_mut().filter(|pending| !pending.is_done()).for_each(Pending::give_up);
+        }
+        is_overdue
     }
 
     /// Brings the items of `keys`, each named once, into memory, and keeps them there as long as
@@ -52,6 +65,10 @@ impl<'c> Bringing<'c> {
         {
             let waker = Waker::from(Arc::new(Woken(Arc::clone(&worker.mailbox), *token)));
             pending.iter().for_each(|item| item.wake(&waker));
+        }
+        let now = shared.clock.monotonic_nanos();
+        if self.pending.is_empty() || now >= self.until {
+            self.until = now.saturating_add(shared.cache.patience().as_nanos() as u64);
         }
         // What was kept before stays kept until here.
         self.kept = kept;

@@ -37,6 +37,10 @@ pub trait Session<'c>: Send {
     /// Returns whether the next request waits for items to be brought into memory.
     fn is_bringing(&self) -> bool;
 
+    /// Stops waiting for overdue items. Returns whether there are some: the next request
+    /// is carried out without them.
+    fn give_up_items(&mut self, now_nanos: u64) -> bool;
+
     /// Returns whether the session is in the middle of a large value.
     fn is_receiving_value(&self) -> bool;
 

@@ -220,6 +220,10 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
         self.bringing.is_waiting()
     }
 
+    fn give_up_items(&mut self, now_nanos: u64) -> bool {
+        self.bringing.give_up(now_nanos)
+    }
+
     fn is_receiving_value(&self) -> bool {
         self.incoming.is_some()
     }

@@ -27,6 +27,7 @@ mod tests;
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::Part;
 use parking_lot::Mutex;
@@ -123,6 +124,13 @@ pub trait SecondaryCache: Send + Sync {
     /// it. If the item was admitted and has not been received yet, the answer waits for that.
     /// A request keeps the cache in use.
     fn fetch(&self, request: Request);
+
+    /// Returns the longest time that a caller is to wait for an item. After that the caller takes
+    /// the key for absent, as if the item had been lost when it was evicted
+    /// ([`Pending::give_up`]).
+    fn patience(&self) -> Duration {
+        Duration::from_secs(1)
+    }
 }
 
 impl std::fmt::Debug for dyn SecondaryCache {
@@ -179,6 +187,13 @@ impl Cache {
         // Nobody else has the cache yet.
         let _ = core.beneath.set(Arc::new(beneath));
         Ok(cache)
+    }
+
+    /// Returns the longest time that a caller is to wait for an item from beneath, zero if there is
+    /// nothing beneath.
+    #[doc(hidden)]
+    pub fn patience(&self) -> Duration {
+        Secondary::of(self.core()).map_or(Duration::ZERO, |secondary| secondary.cache.patience())
     }
 
     /// Returns whether there is a cache beneath memory ([`Cache::over`]).

@@ -44,6 +44,16 @@ pub(super) enum Done {
     Bring,
 }
 
+impl Done {
+    /// Returns whether the request was executed, and is not to be retried.
+    const fn is_executed(&self) -> bool {
+        match self {
+            Self::Yes | Self::Ends(_) => true,
+            Self::Later | Self::Long | Self::Bring => false,
+        }
+    }
+}
+
 /// A turn in progress.
 pub(super) struct Round<'a, 'c, 'i> {
     pub(super) parser: &'a mut Parser,
@@ -264,7 +274,7 @@ impl<'i> Round<'_, '_, 'i> {
         let clock = &self.commands.shared.clock;
         let since = if is_timed { self.mark.take().unwrap_or_else(|| clock.monotonic_nanos()) } else { 0 };
         let done = self.execute(args);
-        if is_timed && !matches!(done, Done::Later | Done::Long | Done::Bring) {
+        if is_timed && done.is_executed() {
             let now = clock.monotonic_nanos();
             self.mark = Some(now);
             self.commands.note_time(args, now.saturating_sub(since));
@@ -326,7 +336,7 @@ impl<'i> Round<'_, '_, 'i> {
 
     /// Takes a reply back that the client does not want.
     pub(super) fn withhold(&mut self, before: Replies, end: frontend::output::End, done: &Done) {
-        if matches!(done, Done::Later | Done::Long | Done::Bring) {
+        if !done.is_executed() {
             return;
         }
         let after = &mut self.commands.client.replies;

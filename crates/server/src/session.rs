@@ -92,6 +92,11 @@ impl<'c> AnySession<'c> {
         self.decided().is_some_and(Session::is_bringing)
     }
 
+    /// Stops waiting for overdue items, and returns whether there are some.
+    pub(crate) fn give_up_items(&mut self, now_nanos: u64) -> bool {
+        self.decided_mut().is_some_and(|session| session.give_up_items(now_nanos))
+    }
+
     /// Returns whether the session is in the middle of a large value.
     pub(crate) fn is_receiving_value(&self) -> bool {
         self.decided().is_some_and(Session::is_receiving_value)

@@ -25,3 +25,28 @@ fn requests_wait_for_what_is_beneath() {
     assert!(late.fetched() > 100, "{} requests waited", late.fetched());
     server.stop();
 }
+
+#[test]
+fn a_cache_beneath_that_hangs_holds_up_no_client_for_long() {
+    let (server, late) = start_late(config(), base::Clock::System).expect("a server");
+    let mut client = Client::connect(address(&server));
+    let mut redis = Client::connect(address(&server));
+    let evicted = || base::thread::sleep(std::time::Duration::from_millis(20));
+    for key in ["one", "two", "three"] {
+        assert_eq!(client.ask(format!("set {key} 0 0 1\r\n5\r\n")), "STORED");
+    }
+    evicted();
+    late.hang(true);
+    // All of them at once, so that the wait is one; the absent one is not waited for.
+    redis.send("MGET one absent two\r\n");
+    client.send("incr three 1\r\nget absent\r\n");
+    assert_eq!([(); 4].map(|()| redis.line()), ["*3", "$-1", "$-1", "$-1"]);
+    assert_eq!([(); 2].map(|()| client.line()), ["NOT_FOUND", "END"]);
+    // What is written counts, and nothing older comes back when the cache beneath answers again.
+    assert_eq!(redis.ask("SET one 6\r\n"), "+OK");
+    late.hang(false);
+    evicted();
+    assert_eq!(redis.ask("INCR one\r\n"), ":7");
+    assert_eq!(client.ask("incr three 1\r\n"), "6", "what nobody wrote is there still");
+    server.stop();
+}

@@ -63,18 +63,32 @@ impl Drop for Kept<'_> {
 /// An item on its way into memory. As a future, it is done when that is, or turned out to be in
 /// vain. What was brought stays in memory as long as this is held, unless it is written.
 #[derive(Clone, Debug)]
-pub struct Pending(Arc<Flight>);
+pub struct Pending {
+    flight: Arc<Flight>,
+    is_given_up: bool,
+}
 
 impl Pending {
-    /// Returns whether it has arrived, or will not.
+    fn new(flight: Arc<Flight>) -> Self {
+        Self { flight, is_given_up: false }
+    }
+
+    /// Returns whether it has arrived, or will not, or was given up.
     pub fn is_done(&self) -> bool {
-        self.0.state.lock().is_done
+        self.is_given_up || self.flight.state.lock().is_done
+    }
+
+    /// Waits no longer: who passes this to [`Keys::bring_again`] takes the key for absent, as if
+    /// the item had been lost when it was evicted, and whoever brings the key after that begins a
+    /// request of its own. The present request may still be answered, as long as its fence holds.
+    pub fn give_up(&mut self) {
+        self.is_given_up = true;
     }
 
     /// Has `waker` called once it is done; at once if it is.
     pub fn wake(&self, waker: &Waker) {
-        let mut state = self.0.state.lock();
-        if state.is_done {
+        let mut state = self.flight.state.lock();
+        if self.is_given_up || state.is_done {
             drop(state);
             return waker.wake_by_ref();
         }
@@ -83,17 +97,21 @@ impl Pending {
         }
     }
 
-    /// Returns whether nothing came of it, of a key with this hash, and nobody has written since.
+    /// Returns whether nothing came of it, of a key with this hash, and nobody has written since;
+    /// or nobody waits for it any longer.
     fn has_missed(&self, keys: Keys<'_>, hash: u64) -> bool {
-        let state = self.0.state.lock();
+        if self.is_given_up {
+            return (self.flight.space, self.flight.hash) == (keys.space_number(), hash);
+        }
+        let state = self.flight.state.lock();
         state.missed.as_ref().is_some_and(|fence| fence.is_of(keys, hash) && fence.holds())
     }
 
     /// Blocks the thread until it is done.
     pub fn wait(&self) {
-        let mut state = self.0.state.lock();
-        while !state.is_done {
-            self.0.done.wait(&mut state);
+        let mut state = self.flight.state.lock();
+        while !self.is_given_up && !state.is_done {
+            self.flight.done.wait(&mut state);
         }
     }
 }
@@ -114,8 +132,9 @@ impl Future for Pending {
 pub(super) type Flights = HashMap<(u16, Box<[u8]>), Arc<Flight>>;
 
 /// A key that is being fetched.
-#[derive(Default)]
 pub(super) struct Flight {
+    space: u16,
+    hash: u64,
     state: Mutex<State>,
     done: Condvar,
 }
@@ -137,6 +156,10 @@ impl std::fmt::Debug for Flight {
 }
 
 impl Flight {
+    fn new(space: u16, hash: u64) -> Arc<Self> {
+        Arc::new(Self { space, hash, state: Mutex::default(), done: Condvar::new() })
+    }
+
     fn end(&self, item: Option<OwnedHandle>, missed: Option<Fence>) {
         let mut state = self.state.lock();
         (state.is_done, state.item, state.missed) = (true, item, missed);
@@ -219,6 +242,22 @@ impl Drop for Request {
     }
 }
 
+impl Secondary {
+    /// Has those who bring the key after this begin a request of their own if its flight is one of
+    /// these, and was given up.
+    fn leave(&self, space: u16, key: &[u8], waited: &[Pending]) {
+        let given_up = waited.iter().filter(|pending| pending.is_given_up);
+        let mut flights = None;
+        for Pending { flight, .. } in given_up {
+            let flights = flights.get_or_insert_with(|| self.flights.lock());
+            let name = (space, Box::from(key));
+            if flights.get(&name).is_some_and(|present| Arc::ptr_eq(present, flight)) {
+                flights.remove(&name);
+            }
+        }
+    }
+}
+
 /// The state of a key, seen with its bucket locked.
 enum Look {
     Here,
@@ -256,6 +295,7 @@ impl<'c> Keys<'c> {
             match self.look_locked(secondary, SecondaryKey { space, hash, bytes: key }) {
                 Look::Nowhere => return Brought::Kept(kept),
                 Look::Beneath if waited.iter().any(|pending| pending.has_missed(self, hash)) => {
+                    secondary.leave(space, key, waited);
                     return Brought::Kept(kept);
                 }
                 Look::Beneath => {
@@ -270,9 +310,9 @@ impl<'c> Keys<'c> {
                 Look::Leaving => std::thread::yield_now(),
             }
         }
-        let flight = Arc::new(Flight::default());
+        let flight = Flight::new(space, hash);
         flight.end(None, None);
-        Brought::Pending(Pending(flight))
+        Brought::Pending(Pending::new(flight))
     }
 
     /// [`Self::bring`], which blocks the thread for as long as the item is on its way.
@@ -308,18 +348,18 @@ impl<'c> Keys<'c> {
     fn fetch(self, secondary: &Secondary, key: &[u8]) -> Pending {
         // Made first (invariant 2), and with no lock held.
         let fence = self.fence(key);
-        let name = (self.space_number(), Box::from(key));
+        let (space, hash) = (self.space_number(), self.hash(key));
+        let name = (space, Box::from(key));
         let flight = {
             let mut flights = secondary.flights.lock();
             if let Some(flight) = flights.get(&name) {
-                return Pending(Arc::clone(flight));
+                return Pending::new(Arc::clone(flight));
             }
-            let flight = Arc::new(Flight::default());
+            let flight = Flight::new(space, hash);
             flights.insert(name, Arc::clone(&flight));
             flight
         };
-        let pending = Pending(Arc::clone(&flight));
-        let (space, hash) = (self.space_number(), self.hash(key));
+        let pending = Pending::new(Arc::clone(&flight));
         secondary.cache.fetch(Request { fence: Some(fence), space, hash, key: key.into(), flight });
         pending
     }

@@ -243,6 +243,35 @@ fn who_waits_is_woken_however_it_ends() {
 }
 
 #[test]
+fn who_gives_up_takes_the_key_for_absent_and_the_next_asks_anew() {
+    let (cache, pool, late, _) = cache();
+    let keys = cache.keys(pool);
+    let ask = |waited: &[Pending]| match keys.bring_again(b"key", waited) {
+        Brought::Pending(pending) => Err(pending),
+        Brought::Kept(kept) => Ok(kept.item().map(|item| value_of(item))),
+    };
+    let asked = || late.0.lock().asked.len();
+    put(&cache, pool, b"key", 1, Expiry::Never);
+    assert!(keys.evict(b"key"));
+    let mut early = ask(&[]).expect_err("beneath");
+    early.give_up();
+    assert!(early.is_done());
+    assert_eq!(ask(std::slice::from_ref(&early)).ok(), Some(None), "absent");
+    // Another caller does not wait for the request that hangs.
+    let other = ask(&[]).expect_err("beneath");
+    assert_eq!(asked(), 2);
+    late.answer(1);
+    assert!(other.is_done());
+    assert_eq!(ask(std::slice::from_ref(&other)).ok(), Some(Some(1)));
+    // Nor does the one that gave up: what is in memory counts, whatever it waited for.
+    assert_eq!(ask(std::slice::from_ref(&early)).ok(), Some(Some(1)));
+    // The request that hung is answered after a write: what it brings is old.
+    put(&cache, pool, b"key", 2, Expiry::Never);
+    late.answer(0);
+    assert_eq!(keys.peek(b"key").map(|item| value_of(&item)), Some(2));
+}
+
+#[test]
 fn a_kept_key_is_not_evicted_and_neither_is_what_takes_its_place() {
     let (cache, pool, _late, _) = cache();
     put(&cache, pool, b"key", 1, Expiry::Never);

@@ -285,6 +285,12 @@ impl<'c> Connection<'c> {
         self.paused
     }
 
+    /// Stops waiting for overdue items. Returns whether there are some, so that the
+    /// connection is to have a turn.
+    pub(crate) fn give_up_items(&mut self, now_nanos: u64) -> bool {
+        self.paused && self.session.give_up_items(now_nanos)
+    }
+
     /// It is to wait for the answer to a wrong password.
     pub(crate) fn delay(&mut self) {
         self.paused = true;

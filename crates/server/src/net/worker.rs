@@ -465,12 +465,20 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Once a second: closes what is idle or stalled for too long.
+    /// Once a second: closes what is idle or stalled for too long, and has connections go on that
+    /// have waited too long for items.
     fn sweep(&mut self) {
         if self.context.now_secs == self.swept_secs {
             return;
         }
         self.swept_secs = self.context.now_secs;
+        let now = self.context.shared.clock.monotonic_nanos();
+        let waited: Vec<Token> = self
+            .connections
+            .iter_mut()
+            .filter_map(|(token, connection)| connection.give_up_items(now).then_some(token))
+            .collect();
+        waited.into_iter().for_each(|token| self.wake(token, EventFlags::empty()));
         let context = &self.context;
         let overdue: Vec<(Token, Counter)> = self
             .connections

@@ -32,6 +32,8 @@ struct State {
     rounds: u64,
     tickets: u64,
     fetched: u64,
+    /// True while no request is answered.
+    hangs: bool,
 }
 
 type Name = (u16, Vec<u8>);
@@ -70,6 +72,11 @@ impl SecondaryCache for Late {
         self.lock().items.contains_key(&name(key))
     }
 
+    /// Long, since the machine may be busy, unless a test is about it.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(if self.lock().hangs { 1 } else { 60 })
+    }
+
     fn fetch(&self, request: Request) {
         let mut state = self.lock();
         let takes = (request.key().hash ^ state.rounds) % MOST_ROUNDS;
@@ -94,10 +101,12 @@ impl Late {
         let Some(cache) = cache.upgrade() else { return false };
         let mut state = self.lock();
         state.rounds += 1;
+        let hangs = state.hangs;
         let above: Vec<(Name, u64)> = state.above.drain(..).collect();
         let mut due = Vec::new();
         for (takes, request) in std::mem::take(&mut state.asked) {
             match state.items.get(&name(request.key())) {
+                _ if hangs => state.asked.push((takes, request)),
                 Some((_, Some(image))) if takes == 0 => due.push((request, Some(image.clone()))),
                 None if takes == 0 => due.push((request, None)),
                 _ => state.asked.push((takes.saturating_sub(1), request)),
@@ -119,6 +128,11 @@ impl Late {
         }
         self.lock().above.extend(held);
         true
+    }
+
+    /// Has no request be answered from now on, or all that were not.
+    pub(crate) fn hang(&self, hangs: bool) {
+        self.lock().hangs = hangs;
     }
 
     /// The number of requests that were answered.
