@@ -273,7 +273,7 @@ impl<'c> Commands<'_, 'c> {
     }
 }
 
-/// As [`super::name_of`].
+/// As [`super::round::name_of`].
 const fn name_of(request: &Request<'_>) -> &'static str {
     match request {
         Request::Get(_) => "get",
@@ -289,7 +289,7 @@ const fn name_of(request: &Request<'_>) -> &'static str {
     }
 }
 
-/// As [`super::key_of`].
+/// As [`super::round::key_of`].
 pub(super) fn key_of<'i>(request: &Request<'i>) -> Option<Option<Key<'i>>> {
     match request {
         Request::Touch { key, .. } | Request::Delete { key, .. } => Some(Some(*key)),

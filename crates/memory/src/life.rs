@@ -152,6 +152,11 @@ pub struct Departed<'a> {
 }
 
 impl<'a> Departed<'a> {
+    /// The item's place.
+    pub(crate) fn place(&self) -> (&'a Core, ItemPtr) {
+        (self.core, self.ptr)
+    }
+
     /// Its value, as it lies there: in one piece, or a long one in several, in order.
     pub fn pieces(&self) -> Pieces<'a> {
         // SAFETY: as long as the item is shown, somebody holds or owns it.

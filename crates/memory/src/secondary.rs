@@ -22,6 +22,7 @@
 mod bring;
 mod image;
 mod keeps;
+mod outgoing;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +35,7 @@ use parking_lot::Mutex;
 
 pub use bring::{Brought, Kept, Pending, Request};
 pub use image::ItemImage;
+pub use outgoing::{Departing, OutgoingHandle};
 
 use crate::cache::{Cache, Core};
 use crate::config::CacheConfig;
@@ -42,6 +44,7 @@ pub use crate::life::SecondaryKey;
 use crate::life::{Beneath, Departed};
 use bring::Flights;
 use keeps::Keeps;
+use outgoing::Outgoing;
 
 /// A cache beneath memory ([`Cache::over`]): on flash, on another machine, or
 /// wherever it likes.
@@ -52,8 +55,8 @@ use keeps::Keeps;
 /// ```
 /// use std::collections::HashMap;
 /// use std::sync::{Arc, Mutex};
-/// use millpond::secondary::{ItemImage, Request, SecondaryCache, SecondaryKey};
-/// use millpond::{Cache, CacheConfig, Departed, ItemOptions, PoolConfig};
+/// use millpond::secondary::{Departing, ItemImage, Request, SecondaryCache, SecondaryKey};
+/// use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
 ///
 /// /// Keeps all that is evicted, in a map. One on flash would take its time in `fetch`.
 /// #[derive(Default)]
@@ -65,7 +68,7 @@ use keeps::Keeps;
 ///         items.insert((key.space, key.bytes.to_vec()), (*tickets, None));
 ///         Some(*tickets)
 ///     }
-///     fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departed<'_>) {
+///     fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departing<'_>) {
 ///         // Unless the key was written since.
 ///         let (_, items) = &mut *self.0.lock().unwrap();
 ///         if let Some(place) = items.get_mut(&(key.space, key.bytes.to_vec()))
@@ -107,12 +110,13 @@ pub trait SecondaryCache: Send + Sync {
 
     /// Takes an item whose key it has admitted with this ticket, if that is the last ticket of the
     /// key and the key was not erased since. May be called while the engine takes memory from one
-    /// class for another: it must not use the cache, answer requests or wait.
-    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departed<'_>);
+    /// class for another: it must not use the cache, answer requests, drop an [`OutgoingHandle`] or
+    /// wait.
+    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departing<'_>);
 
     /// Forgets a key, which was written, together with what it has admitted and not received yet.
     /// Called for each write, also of keys that it never had, with a lock of the engine held. It
-    /// must not drop a [`Request`].
+    /// must not drop a [`Request`] or an [`OutgoingHandle`].
     fn erase(&self, key: SecondaryKey<'_>);
 
     /// Returns whether it may have a key; `false` must be certain. Called with a lock of the engine
@@ -144,6 +148,7 @@ struct Secondary {
     cache: Arc<dyn SecondaryCache>,
     flights: Mutex<Flights>,
     keeps: Keeps,
+    outgoing: Outgoing,
 }
 
 impl Beneath for Secondary {
@@ -156,7 +161,7 @@ impl Beneath for Secondary {
     }
 
     fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departed<'_>) {
-        self.cache.insert(key, ticket, item);
+        self.cache.insert(key, ticket, Departing::new(item, &self.outgoing));
     }
 
     fn keeps(&self, fingerprint: u32) -> bool {
@@ -183,7 +188,12 @@ impl Cache {
         let cache = Self::new(config)?;
         let core = cache.core();
         core.ledger.charge(Part::Fixed, Keeps::BYTES);
-        let beneath = Secondary { cache: secondary, flights: Mutex::default(), keeps: Keeps::default() };
+        let beneath = Secondary {
+            cache: secondary,
+            flights: Mutex::default(),
+            keeps: Keeps::default(),
+            outgoing: Outgoing::default(),
+        };
         // Nobody else has the cache yet.
         let _ = core.beneath.set(Arc::new(beneath));
         Ok(cache)

@@ -1,14 +1,15 @@
 //! A cache beneath memory that answers late: for tests that everything works over one.
 //!
-//! It takes whatever is evicted, and has all that is written or brought back evicted as soon as
-//! nobody holds it. So hardly any request finds its item in memory.
+//! It takes whatever is evicted, and copies it in the next round if it could be held until then. It
+//! has all that is written or brought back evicted, as soon as nobody holds it. So hardly any
+//! request finds its item in memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use millpond::secondary::{ItemImage, Request, SecondaryCache, SecondaryKey};
-use millpond::{Departed, WeakCache};
+use millpond::WeakCache;
+use millpond::secondary::{Departing, ItemImage, OutgoingHandle, Request, SecondaryCache, SecondaryKey};
 
 /// Time between two rounds of answers and evictions.
 const PACE: Duration = Duration::from_micros(50);
@@ -25,6 +26,8 @@ pub(crate) struct Late(Mutex<State>);
 struct State {
     /// The items by key, with the tickets of their admission; `None` while one is on its way down.
     items: HashMap<Name, (u64, Option<ItemImage>)>,
+    /// Items that are held until they are copied, with those tickets.
+    outgoing: Vec<(Name, u64, OutgoingHandle)>,
     /// Requests, with the rounds that each still takes.
     asked: Vec<(u64, Request)>,
     /// Keys that memory may have.
@@ -51,12 +54,13 @@ impl SecondaryCache for Late {
         Some(ticket)
     }
 
-    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departed<'_>) {
-        let image = item.image().expect("it has no links of its own");
-        if let Some((last, place)) = self.lock().items.get_mut(&name(key))
-            && *last == ticket
-        {
-            *place = Some(image);
+    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departing<'_>) {
+        match item.hold() {
+            Some(handle) => self.lock().outgoing.push((name(key), ticket, handle)),
+            None => {
+                let image = item.image().expect("it has no links of its own");
+                self.lock().place(&name(key), ticket, image);
+            }
         }
     }
 
@@ -84,6 +88,17 @@ impl SecondaryCache for Late {
     }
 }
 
+impl State {
+    /// Stores the copy of an item, unless the key was written since it came down.
+    fn place(&mut self, name: &Name, ticket: u64, image: ItemImage) {
+        if let Some((last, place)) = self.items.get_mut(name)
+            && *last == ticket
+        {
+            *place = Some(image);
+        }
+    }
+}
+
 impl Late {
     /// Has threads answer and evict for as long as there is the cache.
     pub(crate) fn serve(self: &Arc<Self>, cache: &WeakCache) {
@@ -99,6 +114,11 @@ impl Late {
     /// Answers what is due, and evicts what nobody holds. `false`: the cache is gone.
     fn round(&self, cache: &WeakCache) -> bool {
         let Some(cache) = cache.upgrade() else { return false };
+        let outgoing = std::mem::take(&mut self.lock().outgoing);
+        for (name, ticket, handle) in outgoing {
+            let image = handle.item().image().expect("it has no links of its own");
+            self.lock().place(&name, ticket, image);
+        }
         let mut state = self.lock();
         state.rounds += 1;
         let hangs = state.hangs;
