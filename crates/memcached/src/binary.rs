@@ -273,7 +273,7 @@ impl<'c> Commands<'_, 'c> {
     }
 }
 
-/// As [`super::round::name_of`].
+/// Returns the name of a request in spans, as in the text protocol.
 const fn name_of(request: &Request<'_>) -> &'static str {
     match request {
         Request::Get(_) => "get",
