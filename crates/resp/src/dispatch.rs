@@ -4,7 +4,9 @@
 use frontend::turn::Next;
 use millpond::secondary::Kept;
 use protocol::http;
-use protocol::resp::commands::{BadSubcommand, Command, Connection, Cost, Isolation, Spec, Transactions};
+use protocol::resp::commands::{
+    BadSubcommand, Command, Connection, Cost, Generic, Isolation, Spec, Transactions,
+};
 use protocol::resp::reply;
 use tenancy::metrics::Counter;
 
@@ -83,11 +85,31 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
     }
 
     /// Brings the items of a command's keys into memory, for EXEC those of all commands that were
-    /// queued. Keeps them there as long as the result is held; `None`: some are on their way.
+    /// queued, for SORT those that its patterns name. Keeps them there as long as the result is
+    /// held; `None`: some are on their way.
     fn bring(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Option<Vec<Kept<'c>>> {
+        let place = (self.commands.shared, &**self.commands.info);
+        let space = self.commands.keys();
+        let keys = self.keys_to_bring(spec, args);
+        let kept = self.bringing.bring(place, space, keys.iter().map(Vec::as_slice))?;
+        // A collection whose elements name keys may have come since.
+        let again = self.keys_to_bring(spec, args);
+        if again.iter().all(|key| keys.binary_search(key).is_ok()) {
+            return Some(kept);
+        }
+        self.bringing.bring(place, space, again.iter().map(Vec::as_slice))
+    }
+
+    /// The keys whose items a command needs, in order, each once.
+    fn keys_to_bring(&self, spec: &'static Spec, args: &[&[u8]]) -> Vec<Vec<u8>> {
         let keys_of = |spec: &Spec, args: &[&[u8]]| -> Vec<Vec<u8>> {
             let places = spec.guarded_places(args);
-            places.iter().filter_map(|place| args.get(*place)).map(|key| key.to_vec()).collect()
+            let mut keys: Vec<Vec<u8>> =
+                places.iter().filter_map(|place| args.get(*place)).map(|key| key.to_vec()).collect();
+            if matches!(spec.command, Command::Generic(Generic::Sort | Generic::SortRo)) {
+                keys.extend(self.commands.keys_of_patterns(args));
+            }
+            keys
         };
         let mut keys = keys_of(spec, args);
         if spec.command == Command::Transactions(Transactions::Exec)
@@ -102,8 +124,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
         }
         keys.sort_unstable();
         keys.dedup();
-        let place = (self.commands.shared, &**self.commands.info);
-        self.bringing.bring(place, self.commands.keys(), keys.iter().map(Vec::as_slice))
+        keys
     }
 
     /// Carries a command out that has been checked.

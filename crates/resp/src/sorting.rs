@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use millpond::structured::{CollectionKind, Edit, Member};
+use millpond::structured::{Collection, CollectionKind, Edit, Member};
 
 use super::arguments::{arg, integer, is};
 use super::commands::Commands;
@@ -37,6 +37,16 @@ impl<'x> Pattern<'x> {
         match split.filter(|(_, field)| !field.is_empty()) {
             Some((behind, field)) => Self::Key { before, behind, field: Some(field) },
             None => Self::Key { before, behind: rest, field: None },
+        }
+    }
+}
+
+impl<'x> Pattern<'x> {
+    /// The parts of the key around an element.
+    fn around(&self) -> Option<(&'x [u8], &'x [u8])> {
+        match self {
+            Self::Key { before, behind, .. } => Some((before, behind)),
+            Self::Itself | Self::Nothing => None,
         }
     }
 }
@@ -165,6 +175,27 @@ impl<'c> Commands<'_, 'c> {
             }
         }
         Ok(())
+    }
+
+    /// The keys that the patterns of a `SORT` name for the elements that its collection has now, as
+    /// far as that is in memory. Counts no access.
+    pub(super) fn keys_of_patterns(&self, args: &[&[u8]]) -> Vec<Vec<u8>> {
+        let may_read_all = self.identity.user.rules.has_all_keys();
+        let Ok(options) = Options::parse(args.get(2..).unwrap_or_default(), true, may_read_all) else {
+            return Vec::new();
+        };
+        let patterns: Vec<(&[u8], &[u8])> =
+            options.by.iter().chain(&options.gets).filter_map(Pattern::around).collect();
+        let elements = if patterns.is_empty() { None } else { self.elements_now(arg(args, 1)) };
+        let elements = elements.filter(|all| Budget::new().spend(all.len(), 0).is_ok()).unwrap_or_default();
+        let key =
+            |(before, behind): &(&[u8], &[u8]), element: &Member| [before, &*element.key, behind].concat();
+        elements.iter().flat_map(|element| patterns.iter().map(move |around| key(around, element))).collect()
+    }
+
+    fn elements_now(&self, key: &[u8]) -> Option<Vec<Member>> {
+        let item = self.peek(key)?;
+        Collection::of(&self.shared.cache, &item)?.read(|view| view.all()).ok()?.map(|(_, all)| all)
     }
 
     /// The elements of a key in the order that is wanted.

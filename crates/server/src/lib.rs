@@ -46,4 +46,6 @@ pub use frontend::log::LogControl;
 pub use frontend::session::Protocols;
 pub use frontend::tenant_figures::TenantFigures;
 pub use run::run;
+#[doc(hidden)]
+pub use run::run_over;
 pub use server::Server;

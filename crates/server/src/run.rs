@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use base::Clock;
 use config::load::{Loaded, Survey};
@@ -9,6 +10,8 @@ use config::{Error, ErrorKind};
 use frontend::changing::Origin;
 use frontend::log::LogControl;
 use frontend::session::Protocols;
+use millpond::Cache;
+use millpond::secondary::SecondaryCache;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
@@ -25,6 +28,31 @@ use crate::server::Server;
 /// # Errors
 /// If the configuration is rejected or the server cannot start, and if a worker dies.
 pub fn run(protocols: Protocols, load: impl Fn(Survey<'_>) -> Result<Loaded, Error>) -> Result<(), Error> {
+    serve(protocols, None, load)
+}
+
+/// As [`run`], over a cache beneath memory ([`Server::start_over`]).
+///
+/// # Errors
+/// As [`run`].
+#[doc(hidden)]
+pub fn run_over(
+    protocols: Protocols,
+    secondary: Arc<dyn SecondaryCache>,
+    begin: impl FnOnce(&Cache),
+    load: impl Fn(Survey<'_>) -> Result<Loaded, Error>,
+) -> Result<(), Error> {
+    serve(protocols, Some((secondary, Box::new(begin))), load)
+}
+
+/// A cache beneath memory, and what begins its work once there is the cache above it.
+type Beneath<'b> = (Arc<dyn SecondaryCache>, Box<dyn FnOnce(&Cache) + 'b>);
+
+fn serve(
+    protocols: Protocols,
+    beneath: Option<Beneath<'_>>,
+    load: impl Fn(Survey<'_>) -> Result<Loaded, Error>,
+) -> Result<(), Error> {
     let activated = Activated::from_environment()?;
     let Loaded { file, config, warnings, overrides } = load(&|config| preflight::start(config, &activated))?;
     let log = LogControl::start(config.log.level);
@@ -32,7 +60,11 @@ pub fn run(protocols: Protocols, load: impl Fn(Survey<'_>) -> Result<Loaded, Err
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])
         .map_err(|e| Error::with_source(ErrorKind::System, "signals cannot be received", e))?;
-    let server = Server::start_with(config, protocols, (Clock::System, None), activated)?;
+    let (secondary, begin) = beneath.unzip();
+    let server = Server::start_with(config, protocols, (Clock::System, secondary), activated)?;
+    if let Some(begin) = begin {
+        begin(server.cache());
+    }
     server.shared().changing.set_origin(Origin { file: file.clone(), overrides, log });
     announce(&server);
     let listening = listening(&server);

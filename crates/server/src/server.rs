@@ -94,8 +94,8 @@ impl Server {
     /// As [`Self::start_with_clock`], over a cache beneath memory: what is evicted goes there, and
     /// a request whose item is there waits until it has been brought back, while others are served.
     ///
-    /// Requests that are not about given keys – listings, random keys, counts, the patterns of
-    /// `SORT` – see what is in memory alone.
+    /// Requests that are not about given keys – listings, random keys, counts – see what is in
+    /// memory alone.
     ///
     /// # Errors
     /// As [`Self::start`].

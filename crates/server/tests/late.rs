@@ -50,3 +50,30 @@ fn a_cache_beneath_that_hangs_holds_up_no_client_for_long() {
     assert_eq!(client.ask("incr three 1\r\n"), "6", "what nobody wrote is there still");
     server.stop();
 }
+
+#[test]
+fn a_sort_brings_what_its_patterns_name() {
+    let (server, late) = start_late(config(), base::Clock::System).expect("a server");
+    let mut client = Client::connect(address(&server));
+    let evicted = || base::thread::sleep(std::time::Duration::from_millis(2));
+    client.ask("RPUSH ids a b c\r\n");
+    for (id, weight) in [("a", 3), ("b", 1), ("c", 2)] {
+        assert_eq!(client.ask(format!("SET weight:{id} {weight}\r\n")), "+OK");
+        assert_eq!(client.ask(format!("HSET about:{id} name {id}{id}\r\n")), ":1");
+    }
+    for _ in 0..20 {
+        evicted();
+        let fetched = late.fetched();
+        client.send("SORT ids BY weight:* GET about:*->name GET #\r\n");
+        let lines: Vec<String> = (0..13).map(|_| client.line()).collect();
+        let values: Vec<&str> = lines.iter().skip(2).step_by(2).map(String::as_str).collect();
+        assert_eq!(values, ["bb", "b", "cc", "c", "aa", "a"]);
+        assert!(late.fetched() > fetched, "they were beneath");
+    }
+    // In a transaction too.
+    evicted();
+    assert_eq!(client.ask("MULTI\r\nSORT ids BY weight:* LIMIT 0 1\r\nEXEC\r\n"), "+OK");
+    assert_eq!([(); 4].map(|()| client.line()), ["+QUEUED", "*1", "*1", "$1"]);
+    assert_eq!(client.line(), "b");
+    server.stop();
+}
