@@ -26,14 +26,14 @@
 //!    protects again.
 //!
 //! Other invariants are in the modules: 3, of barriers that serve several callers, in `shared`; 4
-//! and 5, of retired objects, in `stock`; 6 and 7, of gates, in `gate`; 8 and 9, of threads without
-//! a slot, in `crowd`.
+//! and 5, of retired objects, in `retire`; 6 and 7, of gates, in `gate`; 8 and 9, of threads
+//! without a slot, in `crowd`.
 
 mod crowd;
 mod gate;
 mod grace;
+mod retire;
 mod shared;
-mod stock;
 
 use std::marker::PhantomData;
 #[cfg(not(loom))]
@@ -46,9 +46,9 @@ use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crowd::Crowd;
 pub use gate::{Closed, Gate, Passed};
 pub use grace::Grace;
+pub use retire::RetireList;
 use shared::Barriers;
 pub use shared::Mark;
-pub use stock::Stock;
 
 const SHARED: usize = STRIPES - 1;
 /// Set in a slot's `word` while the lower half is protected.

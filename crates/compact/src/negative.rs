@@ -127,7 +127,7 @@ pub struct NegativeStats {
     pub entries: CompactStats,
 }
 
-/// A note of what an owner was about to be asked for, and when: from [`NegativeCache::begin`].
+/// A note of what a backend was about to be asked for, and when: from [`NegativeCache::begin`].
 #[derive(Debug)]
 #[must_use]
 pub struct Ticket {

@@ -38,7 +38,7 @@ pub struct Context<'c> {
     /// The present turn, if it is traced.
     pub sampled: Option<Sampled>,
     /// True if the context is that of the worker's thread for slow commands.
-    pub is_long: bool,
+    pub is_slow_thread: bool,
 }
 
 impl<'c> Context<'c> {
@@ -55,7 +55,7 @@ impl<'c> Context<'c> {
             tls: None,
             turns: 0,
             sampled: None,
-            is_long: false,
+            is_slow_thread: false,
         }
     }
 }

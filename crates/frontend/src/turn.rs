@@ -1,7 +1,7 @@
 //! A turn of a connection: its result, and the condition for the next one.
 
 use tenancy::metrics::Counter;
-use tenancy::users::Late;
+use tenancy::users::Delay;
 
 /// A value of at least this many bytes that has not arrived whole is received straight into its
 /// item.
@@ -27,9 +27,9 @@ pub enum Next {
     /// Another turn, once the pause of the tenant's clients (`CLIENT PAUSE`) is over.
     Hold,
     /// A delay until this time, before which nothing is sent: a password was wrong.
-    Late(Late),
+    Delay(Delay),
     /// Another turn, once the output was sent.
-    Drain,
+    Send,
     /// The end of the connection, once the output was sent.
     Close(Counter),
 }

@@ -7,7 +7,7 @@ use protocol::memcached::{ArithmeticRequest, Direction, Exptime, Reply, WireErro
 use tenancy::Does;
 use tenancy::metrics::Counter;
 
-use super::commands::{Commands, EndsAt};
+use super::commands::{Commands, ExpiresAt};
 use super::store::{allocation_error, cas_of};
 use super::wire::respond;
 
@@ -144,11 +144,11 @@ impl<'c> Commands<'_, 'c> {
         let number = parse_number(old).ok_or(WireError::NonNumeric)?;
         let number = change.direction.apply(number, change.delta);
         let end = match change.touch {
-            Some(exptime) => EndsAt::new(exptime, self.now_secs),
-            None => EndsAt::Later(old.expires_at()),
+            Some(exptime) => ExpiresAt::new(exptime, self.now_secs),
+            None => ExpiresAt::Later(old.expires_at()),
         };
         let cas = change.new_cas.unwrap_or_else(|| self.shared.next_cas());
-        let EndsAt::Later(expires_at) = end else {
+        let ExpiresAt::Later(expires_at) = end else {
             let expires_at = Some(self.now_secs);
             let removed = self.shared.cache.remove_matching(old);
             return Ok(removed.then_some(Changed::Yes { number, cas, expires_at, created: false }));
@@ -165,9 +165,9 @@ impl<'c> Commands<'_, 'c> {
     /// item.
     fn create_number(&mut self, key: &[u8], change: &Change) -> Result<Option<Changed>, WireError> {
         let Some((exptime, number)) = change.create else { return Ok(Some(Changed::NotFound)) };
-        let expires_at = match EndsAt::new(exptime, self.now_secs) {
-            EndsAt::Later(expires_at) => expires_at,
-            EndsAt::Past => Some(self.now_secs),
+        let expires_at = match ExpiresAt::new(exptime, self.now_secs) {
+            ExpiresAt::Later(expires_at) => expires_at,
+            ExpiresAt::Past => Some(self.now_secs),
         };
         let cas = change.new_cas.unwrap_or_else(|| self.shared.next_cas());
         let new = self.make_number(key, (number, 0), (expires_at, 0), (cas, change.keeps_cas()))?;

@@ -12,7 +12,7 @@ use protocol::http;
 use protocol::memcached::Reply;
 use protocol::memcached::binary::REQUEST_MAGIC;
 use tenancy::metrics::Counter;
-use tenancy::users::Late;
+use tenancy::users::Delay;
 
 use super::Session;
 
@@ -138,7 +138,7 @@ impl<'c> Session<'c> {
         self.account.counters.add(Counter::RefusedPassword, 1);
         shared.note_refusal(&self.info, "toplevel", ("auth", b"AUTH".to_vec()), said.user);
         output.write(FAILED);
-        refused.map_or(Next::Turn, Next::Late)
+        refused.map_or(Next::Turn, Next::Delay)
     }
 
     /// Makes the connection that user's and its tenant's, if that is the password.
@@ -146,7 +146,7 @@ impl<'c> Session<'c> {
     /// # Errors
     /// When to say that it is not; nothing where it is, and there is no room for the connection
     /// with the tenant.
-    fn become_user(&mut self, shared: &Shared, said: Said<'_>) -> Result<(), Option<Late>> {
+    fn become_user(&mut self, shared: &Shared, said: Said<'_>) -> Result<(), Option<Delay>> {
         let from = self.info.peer.ip();
         let now = shared.clock.monotonic_nanos();
         let user = shared.users.authenticate(said.user, said.password, from, now).map_err(Some)?;

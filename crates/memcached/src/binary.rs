@@ -17,7 +17,7 @@ use protocol::memcached::{Exptime, Key, StoreCommand, StoreHeader, Tokens, WireE
 use tenancy::metrics::Counter;
 
 use super::arithmetic::{self, Change, Changed};
-use super::commands::{Commands, EndsAt, Removed};
+use super::commands::{Commands, ExpiresAt, Removed};
 use super::lookup::Answer;
 use super::round::Round;
 use super::store::{self, Stored, cas_of};
@@ -118,7 +118,7 @@ impl<'i> Round<'_, '_, 'i> {
         self.batch.push(key.wire(), answer, self.position, 0);
         // What ends now is not to be found by the lookups after it.
         let now_secs = self.commands.now_secs;
-        let ends_now = touch.is_some_and(|exptime| EndsAt::new(exptime, now_secs) == EndsAt::Past);
+        let ends_now = touch.is_some_and(|exptime| ExpiresAt::new(exptime, now_secs) == ExpiresAt::Past);
         if ends_now && let Some(next) = self.answer_batch() {
             return Some(next);
         }

@@ -46,7 +46,7 @@ pub(super) struct Commands<'a, 'c> {
 
 /// The expiry time of an item, in the engine's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EndsAt {
+pub(super) enum ExpiresAt {
     /// At this Unix time; `None` is never.
     Later(Option<u32>),
     /// The time has passed already.
@@ -68,7 +68,7 @@ pub(super) fn engine_expiry(expires_at: Option<u32>) -> millpond::Expiry {
     expires_at.map_or(millpond::Expiry::Never, millpond::Expiry::At)
 }
 
-impl EndsAt {
+impl ExpiresAt {
     pub(super) fn new(exptime: Exptime, now_secs: u32) -> Self {
         match exptime.expiry(now_secs) {
             Expiry::Never => Self::Later(None),
@@ -136,11 +136,11 @@ impl<'c> Commands<'_, 'c> {
     /// Sets the expiration time of an item that was found, or removes the item if that time is
     /// past. An item stored under the key meanwhile keeps its own time. Returns the item, or the
     /// copy that has replaced it.
-    pub(super) fn set_end(&self, item: ReadHandle<'c>, end: EndsAt) -> ReadHandle<'c> {
+    pub(super) fn set_expiration(&self, item: ReadHandle<'c>, end: ExpiresAt) -> ReadHandle<'c> {
         let set = |item: ReadHandle<'c>| match end {
-            EndsAt::Later(expires_at) => self.keys().touch_item(item, engine_expiry(expires_at)),
-            EndsAt::Past if self.shared.cache.remove_matching(&item) => Ok(item),
-            EndsAt::Past => Err(item),
+            ExpiresAt::Later(expires_at) => self.keys().touch_item(item, engine_expiry(expires_at)),
+            ExpiresAt::Past if self.shared.cache.remove_matching(&item) => Ok(item),
+            ExpiresAt::Past => Err(item),
         };
         let item = match set(item) {
             Ok(item) => return item,
@@ -266,12 +266,12 @@ impl<'c> Commands<'_, 'c> {
 
     /// Gives an item a new end, and counts that.
     pub(super) fn touch_item(&mut self, key: &[u8], exptime: Exptime) -> Option<ReadHandle<'c>> {
-        let end = EndsAt::new(exptime, self.now_secs);
+        let end = ExpiresAt::new(exptime, self.now_secs);
         // The access is recorded, as memcached does.
         let item = self.keys().find(key).filter(|item| !item.is_structured());
         let item = item.map(|item| {
             item.note_access();
-            self.set_end(item, end)
+            self.set_expiration(item, end)
         });
         self.counters.add(Counter::Touches, 1);
         self.counters.add(if item.is_some() { Counter::TouchHits } else { Counter::TouchMisses }, 1);

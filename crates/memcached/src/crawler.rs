@@ -111,7 +111,7 @@ impl<'c> Commands<'_, 'c> {
         let mut chunks = self.settings.max_listed_chunks;
         for looked_at in 0..max_items {
             if output.len() >= self.settings.max_output_bytes {
-                return (looked_at, Some(Next::Drain));
+                return (looked_at, Some(Next::Send));
             }
             let item = match dump.items.step(&mut chunks) {
                 Step::Item(item) => item,

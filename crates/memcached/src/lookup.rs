@@ -10,7 +10,7 @@ use tenancy::Does;
 use tenancy::metrics::Counter;
 
 use super::binary::BinaryGet;
-use super::commands::{Commands, EndsAt};
+use super::commands::{Commands, ExpiresAt};
 
 /// The most that an answer with a small value takes: the value, the key, and what else stands in a
 /// line or a header.
@@ -144,7 +144,7 @@ impl<'c> Commands<'_, 'c> {
             value = value.map(|value| match value {
                 Value::Held(item) => {
                     tally.touch_hits += 1;
-                    Value::Held(self.set_end(item, EndsAt::new(exptime, self.now_secs)))
+                    Value::Held(self.set_expiration(item, ExpiresAt::new(exptime, self.now_secs)))
                 }
                 shown => shown,
             });

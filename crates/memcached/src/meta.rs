@@ -10,7 +10,7 @@ use protocol::memcached::{
 use tenancy::metrics::Counter;
 
 use super::arithmetic::{Change, Changed};
-use super::commands::{Commands, EndsAt, Removed};
+use super::commands::{Commands, ExpiresAt, Removed};
 use super::stats;
 use super::store::{allocation_error, cas_of};
 
@@ -120,9 +120,9 @@ impl<'c> Commands<'_, 'c> {
         flags: &MetaFlags<'_>,
     ) -> Result<Option<(ReadHandle<'c>, bool)>, WireError> {
         loop {
-            let expires_at = match EndsAt::new(exptime, self.now_secs) {
-                EndsAt::Later(expires_at) => expires_at,
-                EndsAt::Past => Some(self.now_secs),
+            let expires_at = match ExpiresAt::new(exptime, self.now_secs) {
+                ExpiresAt::Later(expires_at) => expires_at,
+                ExpiresAt::Past => Some(self.now_secs),
             };
             let cas = flags.new_cas().unwrap_or_else(|| self.shared.next_cas());
             // The client that recaches it compares tokens, as a rule.
@@ -172,11 +172,11 @@ impl<'c> Commands<'_, 'c> {
             match flag.letter {
                 b'T' => {
                     if let Some(exptime) = flags.ttl() {
-                        let end = EndsAt::new(exptime, self.now_secs);
-                        item = self.set_end(item, end);
+                        let end = ExpiresAt::new(exptime, self.now_secs);
+                        item = self.set_expiration(item, end);
                         expires_at = match end {
-                            EndsAt::Later(expires_at) => expires_at,
-                            EndsAt::Past => Some(self.now_secs),
+                            ExpiresAt::Later(expires_at) => expires_at,
+                            ExpiresAt::Past => Some(self.now_secs),
                         };
                     }
                 }
@@ -197,9 +197,9 @@ impl<'c> Commands<'_, 'c> {
 
     fn ends_before(&self, expires_at: Option<u32>, left: Exptime) -> bool {
         let Some(expires_at) = expires_at else { return false };
-        match EndsAt::new(left, self.now_secs) {
-            EndsAt::Later(Some(at)) => expires_at < at,
-            EndsAt::Later(None) | EndsAt::Past => false,
+        match ExpiresAt::new(left, self.now_secs) {
+            ExpiresAt::Later(Some(at)) => expires_at < at,
+            ExpiresAt::Later(None) | ExpiresAt::Past => false,
         }
     }
 
@@ -286,13 +286,13 @@ impl<'c> Commands<'_, 'c> {
         flags: &MetaFlags<'_>,
     ) -> Result<Option<WriteHandle<'c>>, WireError> {
         let end = match flags.ttl() {
-            Some(exptime) => EndsAt::new(exptime, self.now_secs),
+            Some(exptime) => ExpiresAt::new(exptime, self.now_secs),
             // As in memcached, the item without its value is another item, and has no expiry time
             // of its own.
-            None if flags.remove_value() => EndsAt::Later(None),
-            None => EndsAt::Later(old.expires_at()),
+            None if flags.remove_value() => ExpiresAt::Later(None),
+            None => ExpiresAt::Later(old.expires_at()),
         };
-        let EndsAt::Later(expires_at) = end else { return Ok(None) };
+        let ExpiresAt::Later(expires_at) = end else { return Ok(None) };
         let cas = flags.new_cas().unwrap_or_else(|| self.shared.next_cas());
         let (value, client_flags): (&[u8], u32) =
             if flags.remove_value() { (&[], 0) } else { (old, old.client_flags()) };

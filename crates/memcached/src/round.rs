@@ -15,7 +15,7 @@ use protocol::memcached::{Key, KeyBuf, MetaCommand, Parse, Parser, Reply, Reques
 use tenancy::{Account, Route};
 
 use super::authentication::Said;
-use super::commands::{Commands, EndsAt};
+use super::commands::{Commands, ExpiresAt};
 use super::crawler::Dump;
 use super::incoming::Incoming;
 use super::lookup::{self, Answer};
@@ -70,7 +70,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
                 return self.answer_batch().unwrap_or(Next::Turn);
             }
             if self.output.len() >= self.settings.max_output_bytes {
-                return self.answer_batch().unwrap_or(Next::Drain);
+                return self.answer_batch().unwrap_or(Next::Send);
             }
             let input = self.input.get(self.position..).unwrap_or_default();
             let next = match self.wire {
@@ -213,7 +213,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
         let mut keys = get.keys;
         let mut index = 0;
         let now_secs = self.commands.now_secs;
-        let ends_now = get.touch.is_some_and(|exptime| EndsAt::new(exptime, now_secs) == EndsAt::Past);
+        let ends_now = get.touch.is_some_and(|exptime| ExpiresAt::new(exptime, now_secs) == ExpiresAt::Past);
         if keys.len() == 0 {
             if let Some(next) = self.answer_batch() {
                 return Some(next);
@@ -290,7 +290,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
             *self.answered_keys = key_index;
             // What was parsed beyond that place is parsed again.
             self.parse_afresh();
-            return Some(Next::Drain);
+            return Some(Next::Send);
         }
         self.batch.clear();
         None

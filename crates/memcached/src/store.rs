@@ -9,7 +9,7 @@ use protocol::memcached::{
 use tenancy::Does;
 use tenancy::metrics::Counter;
 
-use super::commands::{Commands, EndsAt};
+use super::commands::{Commands, ExpiresAt};
 use super::meta::{STALE, TOKEN_SENT};
 use super::wire::respond;
 
@@ -87,7 +87,7 @@ impl<'c> Commands<'_, 'c> {
         value_len: usize,
     ) -> Result<Draft<'c>, WireError> {
         let cas = self.new_cas(header);
-        let EndsAt::Later(expires_at) = EndsAt::new(header.exptime, self.now_secs) else {
+        let ExpiresAt::Later(expires_at) = ExpiresAt::new(header.exptime, self.now_secs) else {
             return Ok(Draft { item: None, cas });
         };
         let stamp = (expires_at, header.client_flags);
@@ -160,7 +160,7 @@ impl<'c> Commands<'_, 'c> {
                 Ok(stored) => {
                     if stale {
                         // A stale replacement keeps the end of what it replaces.
-                        self.set_end(stored, EndsAt::Later(old.expires_at()));
+                        self.set_expiration(stored, ExpiresAt::Later(old.expires_at()));
                     }
                     return Stored::Yes(cas);
                 }

@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fence::Fences;
 use crate::idle::list::Idle;
 use crate::keyspace::Keyspace;
-use crate::life::{Beneath, Life};
+use crate::lifecycle::{Beneath, Hooks};
 use crate::maintenance::{MaintenanceStatus, MaintenanceThread};
 use crate::pool::Pool;
 use crate::pools::{FirstKeys, MAX_POOLS, PoolId, PoolRef, Pools};
@@ -362,7 +362,7 @@ impl Cache {
         let mut pool = Pool::new(id, keyspace_id, name, config.policy, sizes, limit, config.strategy);
         pool.range = range;
         pool.set_share(config.reserve, config.weight);
-        pool.hooks = config.lifecycle.map(|hooks| Arc::new(Life::new(hooks)));
+        pool.hooks = config.lifecycle.map(|hooks| Arc::new(Hooks::new(hooks)));
         if config.tuning.is_some() {
             pool.upkeep.note_tuning();
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use base::counter::Counters;
-use base::pin::Stock;
+use base::pin::RetireList;
 use base::{Ledger, Part};
 use evict::{HitRule, MAX_QUEUES, Policy, PolicyKind};
 use parking_lot::Mutex;
@@ -22,8 +22,8 @@ use slab::run::{UNIT_BYTES, least_units};
 use slab::{ChunkNumber, Chunks, ItemPtr, Run, RunId, SlabInfo, Withheld};
 
 use crate::cache::Core;
-use crate::life::{Life, RemovalCause};
-use crate::magazine::{Magazines, batch_for, stock_for};
+use crate::lifecycle::{Hooks, RemovalCause};
+use crate::magazine::{Magazines, batch_for, retired_for};
 use crate::upkeep::Upkeep;
 use crate::wheel::Wheel;
 
@@ -40,9 +40,9 @@ pub(crate) struct Class {
     /// known, since it was made.
     last_idle_secs: AtomicU32,
     pub(crate) magazines: Magazines,
-    pub(crate) stock: Stock<ItemPtr>,
+    pub(crate) retired: RetireList<ItemPtr>,
     /// Hooks that are called when its items end.
-    pub(crate) life: Option<Arc<Life>>,
+    pub(crate) hooks: Option<Arc<Hooks>>,
     /// Number of chunks that a thread takes at once, from the chunks of the class and the threads
     /// that have a magazine.
     batch: AtomicU32,
@@ -100,7 +100,7 @@ impl Class {
     pub(crate) fn new(
         info: SlabInfo,
         policy: PolicyKind,
-        life: Option<Arc<Life>>,
+        hooks: Option<Arc<Hooks>>,
         upkeep: Arc<Upkeep>,
         now: u32,
     ) -> Self {
@@ -127,8 +127,8 @@ impl Class {
             hits_before: Default::default(),
             last_idle_secs: AtomicU32::new(0),
             magazines: Magazines::default(),
-            stock: Stock::new(stock_for(0)),
-            life,
+            retired: RetireList::new(retired_for(0)),
+            hooks,
             batch: AtomicU32::new(1),
             chunks: AtomicU64::new(0),
             threads: AtomicU32::new(0),
@@ -166,7 +166,7 @@ impl Class {
     fn set_batch(&self) {
         let (chunks, threads) = (self.chunks.load(Ordering::Relaxed), self.threads.load(Ordering::Relaxed));
         self.batch.store(batch_for(chunks, threads), Ordering::Relaxed);
-        self.stock.set_target(stock_for(chunks));
+        self.retired.set_target(retired_for(chunks));
     }
 
     /// Notes how many chunks the class has now.
@@ -211,7 +211,7 @@ impl Class {
     /// Brings the bill up to date for what it takes besides queues, ghosts, and what magazines
     /// hold.
     pub(crate) fn settle_fixed(&self, ledger: &Ledger) {
-        let bytes = size_of::<Self>() + self.counters.bytes() + self.stock.bytes() + self.magazines.bytes();
+        let bytes = size_of::<Self>() + self.counters.bytes() + self.retired.bytes() + self.magazines.bytes();
         let before = self.fixed_bytes.swap(bytes as u64, Ordering::Relaxed);
         adjust(ledger, Part::Fixed, before, bytes as u64);
     }

@@ -7,7 +7,7 @@ use base::{ByteSize, Clock};
 use evict::PolicyKind;
 use slab::{ClassError, SLAB_BYTES, SizeClasses};
 
-use crate::life::Lifecycle;
+use crate::lifecycle::Lifecycle;
 use crate::sizing::Tuning;
 use crate::strategy::{OptimizerConfig, Strategy};
 

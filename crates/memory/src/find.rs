@@ -23,7 +23,7 @@ use crate::class::{Class, HITS, fingerprint};
 use crate::config::Expiry;
 use crate::handle::{Found, ReadHandle, View};
 use crate::keyspace::Keyspace;
-use crate::life::RemovalCause;
+use crate::lifecycle::RemovalCause;
 use crate::pools::{PoolId, Scope};
 use crate::watch::Timed;
 

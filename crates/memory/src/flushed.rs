@@ -15,7 +15,7 @@ use slab::item::Item;
 
 use crate::cache::Core;
 use crate::class::{Class, REAPED};
-use crate::life::RemovalCause;
+use crate::lifecycle::RemovalCause;
 use crate::pool::Pool;
 use crate::upkeep::{FlushWalk, Place, set};
 

@@ -10,7 +10,7 @@ use crate::cache::{Cache, Core};
 use crate::class::{BYTES_IN, Gone, INSERTS};
 use crate::config::Expiry;
 use crate::handle::{ReadHandle, WriteHandle};
-use crate::life::RemovalCause;
+use crate::lifecycle::RemovalCause;
 use crate::plant::Plant;
 use crate::watch::{EventKind, EventResult, Timed, gone_for};
 
@@ -414,8 +414,8 @@ impl Core {
         // SAFETY: as above.
         unsafe { gone.add(item, if by_itself { self.now() } else { 0 }) };
         class.count_gone(cause, &gone);
-        if let Some(life) = &class.life {
-            self.tell_removed(life, ptr, cause);
+        if let Some(hooks) = &class.hooks {
+            self.tell_removed(hooks, ptr, cause);
         }
         if !keep && item.state().release() {
             self.free(ptr);
@@ -467,8 +467,8 @@ impl Core {
         // SAFETY: the bucket that points to the item is locked, so its chunk is not used again
         // (invariant 2 of `Index`).
         unsafe {
-            let life = self.class_of(info).life.as_deref();
-            !item.state().is_indexed() || self.may_evict(life, ptr)
+            let hooks = self.class_of(info).hooks.as_deref();
+            !item.state().is_indexed() || self.may_evict(hooks, ptr)
         }
     }
 

@@ -1,10 +1,11 @@
 //! A thread's own store of a class's chunks, so that most insertions take no lock that others want.
 //!
 //! A thread that allocates takes a batch of chunks at a time: free ones, those of a new slab, or
-//! those of the class's *retire list* ([`base::pin::Stock`]), which holds chunks of items that were
-//! evicted or removed. What it inserts joins the eviction queue a batch at a time, and so does what
-//! is freed: the chunk leaves the queue, and goes to the retire list, with a batch of others. The
-//! lock of the class, and the cold memory that eviction reads, are so paid for once for many items.
+//! those of the class's *retire list* ([`base::pin::RetireList`]), which holds chunks of items that
+//! were evicted or removed. What it inserts joins the eviction queue a batch at a time, and so does
+//! what is freed: the chunk leaves the queue, and goes to the retire list, with a batch of others.
+//! The lock of the class, and the cold memory that eviction reads, are so paid for once for many
+//! items.
 //!
 //! A thread that finds the retire list short evicts a batch for it, mostly *ahead*, at a moment
 //! when no other thread is at the class: so threads hardly ever wait for the class's lock, or to
@@ -56,12 +57,12 @@ const LOOK_EACH: usize = 8;
 /// A thread's batch is at most this part of the chunks of the class, divided by the number of
 /// threads that use it, or by two if there is one: what all magazines keep from use is a small part
 /// of the class. Up to 64 the part may be larger.
-const PART_OF_CLASS: u64 = 512;
-const PART_OF_SMALL_CLASS: u64 = 64;
+const CLASS_DIVISOR: u64 = 512;
+const SMALL_CLASS_DIVISOR: u64 = 64;
 const MAX_SMALL_BATCH: u64 = 64;
 /// A class's chunks are divided by this for the number that its retire list should have.
-const PART_IN_STOCK: u64 = 128;
-const MAX_STOCK: u64 = 2_048;
+const RETIRED_DIVISOR: u64 = 128;
+const MAX_RETIRED: u64 = 2_048;
 
 /// Chunks and entries that one thread has for itself.
 #[derive(Default)]
@@ -158,13 +159,13 @@ impl Magazines {
 /// use.
 pub(crate) fn batch_for(chunks: u64, threads: u32) -> u32 {
     let of_thread = chunks / u64::from(threads.max(2));
-    let small = (of_thread / PART_OF_SMALL_CLASS).min(MAX_SMALL_BATCH);
-    (of_thread / PART_OF_CLASS).min(MAX_BATCH).max(small).max(1) as u32
+    let small = (of_thread / SMALL_CLASS_DIVISOR).min(MAX_SMALL_BATCH);
+    (of_thread / CLASS_DIVISOR).min(MAX_BATCH).max(small).max(1) as u32
 }
 
 /// Returns the number of chunks that the retire list of a class of `chunks` should have.
-pub(crate) fn stock_for(chunks: u64) -> usize {
-    (chunks / PART_IN_STOCK).clamp(1, MAX_STOCK) as usize
+pub(crate) fn retired_for(chunks: u64) -> usize {
+    (chunks / RETIRED_DIVISOR).clamp(1, MAX_RETIRED) as usize
 }
 
 /// The lock of the class for a thread with `gathered` chunks to handle under it: `None` below a
@@ -235,11 +236,11 @@ impl Core {
         inner.settle(self);
         drop(inner);
         class.upkeep.note_work();
-        class.stock.append(&self.pins, &mut magazine.freed);
+        class.retired.append(&self.pins, &mut magazine.freed);
         magazine.settle(&self.ledger);
-        let target = class.stock.target();
-        if class.stock.level() > 2 * target {
-            let spare = class.stock.take_out(&self.pins, target);
+        let target = class.retired.target();
+        if class.retired.level() > 2 * target {
+            let spare = class.retired.take_out(&self.pins, target);
             let mut inner = class.inner.lock();
             spare.into_iter().for_each(|ptr| inner.free(self, ptr));
             class.note_vacant(self, &inner);
@@ -255,7 +256,7 @@ impl Core {
         let protected = self.pins.protected();
         let (mut later, now): (Vec<_>, Vec<_>) =
             evicted.into_iter().partition(|ptr| protected.contains(ptr.to_bits()));
-        class.stock.append(&self.pins, &mut later);
+        class.retired.append(&self.pins, &mut later);
         let mut inner = class.inner.lock();
         for ptr in now {
             inner.free(self, ptr);
@@ -295,7 +296,7 @@ impl Core {
     /// have lost its processor, and with a thousand threads does not have it again for a second;
     /// what it has gathered is folded later.
     pub(crate) fn fold_idle_magazines(&self, class: &Class) -> Folded {
-        let mut folded = Folded { chunks: class.stock.level(), is_complete: true };
+        let mut folded = Folded { chunks: class.retired.level(), is_complete: true };
         for magazine in class.magazines.all() {
             match magazine.try_lock() {
                 Some(mut magazine) => folded.chunks += self.fold_magazine(class, &mut magazine),
@@ -343,12 +344,12 @@ impl Core {
         }
         inner.settle(self);
         drop(inner);
-        class.stock.append(&self.pins, &mut magazine.freed);
+        class.retired.append(&self.pins, &mut magazine.freed);
     }
 
     /// Gives the chunks of the retire list that nobody reads any more back to the class.
     fn empty_stock(&self, class: &Class) {
-        let unread = class.stock.take_out(&self.pins, 0);
+        let unread = class.retired.take_out(&self.pins, 0);
         let mut inner = class.inner.lock();
         unread.into_iter().for_each(|ptr| inner.free(self, ptr));
         class.note_vacant(self, &inner);

@@ -13,7 +13,7 @@ use slab::{SizeClasses, SlabInfo};
 
 use crate::cache::Core;
 use crate::class::Class;
-use crate::life::Life;
+use crate::lifecycle::Hooks;
 use crate::long_lock::LongLock;
 use crate::pools::PoolId;
 use crate::rebalance::step_for;
@@ -43,7 +43,7 @@ pub(crate) struct Removal {
 pub(crate) struct Pool {
     pub(crate) number: u16,
     /// Tells it from pools that had its number before: see [`crate::pools::Pools`].
-    life: u32,
+    generation: u32,
     pub(crate) name: String,
     pub(crate) keyspace: u16,
     policy: RwLock<PolicyKind>,
@@ -85,7 +85,7 @@ pub(crate) struct Pool {
     /// The decider of which slabs should move.
     pub(crate) rebalancer: Mutex<Rebalancer>,
     /// The lifecycle hooks of its items.
-    pub(crate) hooks: Option<Arc<Life>>,
+    pub(crate) hooks: Option<Arc<Hooks>>,
     /// Number of slabs that were moved between classes, whatever for.
     pub(crate) slabs_moved: AtomicU64,
     /// Number of those that its strategy asked for.
@@ -120,7 +120,7 @@ impl Pool {
         let rebalancer = Rebalancer::with(strategy, VictimRule::default(), id.0.into()).of_a_new_pool();
         Self {
             number: id.0,
-            life: id.1,
+            generation: id.1,
             name,
             keyspace,
             policy: RwLock::new(policy),
@@ -194,7 +194,7 @@ impl Pool {
 
     /// Returns its id.
     pub(crate) fn id(&self) -> PoolId {
-        PoolId(self.number, self.life)
+        PoolId(self.number, self.generation)
     }
 
     /// The classes that it allocates from.

@@ -13,7 +13,7 @@
 //! 3. A chunk is given back by somebody who uses the table, so that nobody is left in the locks of
 //!    a class that has no chunk any more.
 //! 4. A number is given to another pool only after the one that had it was freed.
-//! 5. The generation (`life`) of a number is odd while a pool has it, and grows by one when a pool
+//! 5. The generation of a number is odd while a pool has it, and grows by one when a pool
 //!    comes or goes. It grows before the first item of a pool can be seen, and after the last one
 //!    is gone. So a thread that finds an item of a pool's key space, and then sees the generation
 //!    that the pool had, has found an item of that pool and not of another one with its number. A
@@ -40,7 +40,7 @@ use crate::slot::{Retired, Slot};
 pub(crate) struct Pools {
     slots: Box<[Slot<Pool>]>,
     /// The generation of each number.
-    lives: Box<[AtomicU32]>,
+    generations: Box<[AtomicU32]>,
     /// All pools have numbers below this.
     bound: AtomicU32,
     users: Pins,
@@ -49,7 +49,7 @@ pub(crate) struct Pools {
 }
 
 /// From this generation on a number is given to no pool any more.
-const LAST_LIFE: u32 = u32::MAX - 1;
+const LAST_GENERATION: u32 = u32::MAX - 1;
 
 /// The remains that are to be freed.
 pub(crate) enum Remains {
@@ -106,7 +106,7 @@ impl Pools {
     pub(crate) fn new() -> Self {
         Self {
             slots: (0..MAX_POOLS).map(|_| Slot::empty()).collect(),
-            lives: (0..MAX_POOLS).map(|_| AtomicU32::new(0)).collect(),
+            generations: (0..MAX_POOLS).map(|_| AtomicU32::new(0)).collect(),
             bound: AtomicU32::new(0),
             users: Pins::new(),
             retired: Mutex::default(),
@@ -115,7 +115,7 @@ impl Pools {
 
     /// Memory of the table, in bytes.
     pub(crate) fn table_bytes(&self) -> usize {
-        size_of_val::<[Slot<Pool>]>(&self.slots) + size_of_val::<[AtomicU32]>(&self.lives)
+        size_of_val::<[Slot<Pool>]>(&self.slots) + size_of_val::<[AtomicU32]>(&self.generations)
     }
 
     /// Uses the table until the result is dropped. May be nested, but then the outer use must last
@@ -156,30 +156,32 @@ impl Pools {
 
     /// Returns the id of the pool that has this number now, or would have it.
     pub(crate) fn id_of(&self, number: u16) -> PoolId {
-        PoolId(number, self.life(number) | 1)
+        PoolId(number, self.generation(number) | 1)
     }
 
-    fn life(&self, number: u16) -> u32 {
-        self.lives[usize::from(number)].load(Ordering::Acquire)
+    fn generation(&self, number: u16) -> u32 {
+        self.generations[usize::from(number)].load(Ordering::Acquire)
     }
 
     /// Returns whether the pool of this id is in the table, being removed or not.
     #[inline]
     pub(crate) fn has(&self, id: PoolId) -> bool {
-        self.lives.get(usize::from(id.0)).is_some_and(|life| life.load(Ordering::Acquire) == id.1)
+        self.generations
+            .get(usize::from(id.0))
+            .is_some_and(|generation| generation.load(Ordering::Acquire) == id.1)
     }
 
     /// Returns whether a pool may be given this number.
     pub(crate) fn is_vacant(&self, number: u16) -> bool {
-        self.life(number) < LAST_LIFE
+        self.generation(number) < LAST_GENERATION
             && self.slots[usize::from(number)].get().is_none()
             && !self.has_retired(|remains| matches!(remains, Remains::Pool(pool) if pool.number == number))
     }
 
     /// Adds a pool, whose number is vacant. The caller is the only one who adds or removes pools.
     pub(crate) fn add(&self, pool: Pool) {
-        let PoolId(number, life) = pool.id();
-        self.lives[usize::from(number)].store(life, Ordering::Release);
+        let PoolId(number, generation) = pool.id();
+        self.generations[usize::from(number)].store(generation, Ordering::Release);
         let before = self.slots[usize::from(number)].put(Box::new(pool));
         debug_assert!(before.is_none(), "the number is vacant");
         self.bound.fetch_max(u32::from(number) + 1, Ordering::Release);
@@ -189,7 +191,7 @@ impl Pools {
     /// only one who adds or removes pools.
     pub(crate) fn remove(&self, number: u16) {
         if let Some(pool) = self.slots[usize::from(number)].take() {
-            self.lives[usize::from(number)].fetch_add(1, Ordering::AcqRel);
+            self.generations[usize::from(number)].fetch_add(1, Ordering::AcqRel);
             self.retire(Remains::Pool(pool));
         }
     }

@@ -7,7 +7,7 @@ use slab::{ChunkNumber, ItemPtr};
 
 use crate::cache::{Cache, Core};
 use crate::class::{Class, Inner, REAPED, View};
-use crate::life::RemovalCause;
+use crate::lifecycle::RemovalCause;
 use crate::pool::Pool;
 use crate::wheel::Wheel;
 

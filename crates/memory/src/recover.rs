@@ -38,7 +38,7 @@ use crate::allocate::LEAST_FOR_CHUNKS;
 use crate::cache::{Cache, Core};
 use crate::class::{BYTES_IN, Class, Gone, INSERTS};
 use crate::keyspace::{Keyspace, LATEST};
-use crate::life::RemovalCause;
+use crate::lifecycle::RemovalCause;
 use crate::pool::Pool;
 use crate::pools::PoolId;
 use crate::sizing::{self, Range, SizeHistogram};

@@ -39,7 +39,7 @@ use crate::cache::Core;
 use crate::class::{
     Class, EVICTIONS, LIMIT_EVICTIONS, MOVE_EVICTIONS, RELEASES_ABORTED, RUNS_RELEASED, SHIFT_EVICTIONS,
 };
-use crate::life::RemovalCause;
+use crate::lifecycle::RemovalCause;
 use crate::pool::Pool;
 
 /// Chunks that are looked at under one hold of a class's lock.
@@ -161,7 +161,7 @@ impl Core {
             }
             // What may not be evicted stays, however long one waits. It may have been held a moment
             // ago: that is not the same.
-            if class.life.is_some() && self.has_idle_items(run, used) {
+            if class.hooks.is_some() && self.has_idle_items(run, used) {
                 if was_vetoed {
                     break;
                 }
@@ -244,15 +244,15 @@ impl Core {
             if !item.state().is_indexed() {
                 continue;
             }
-            let life = class.life.as_deref();
+            let hooks = class.hooks.as_deref();
             // SAFETY: the item was in the index or in a chain with the lock of the class held,
             // without which no chunk that was freed since then is used again.
             unsafe {
                 if item.is_link() {
-                    if self.claim_by_link(item, life) == Claim::Taken {
+                    if self.claim_by_link(item, hooks) == Claim::Taken {
                         parents.extend(self.parent_of_claimed(ptr));
                     }
-                } else if self.may_evict(life, ptr) && inner.claim(self, ptr).is_ok() {
+                } else if self.may_evict(hooks, ptr) && inner.claim(self, ptr).is_ok() {
                     evicted.push(ptr);
                 }
             }

@@ -13,7 +13,7 @@ use slab::Run;
 use crate::cache::{Cache, Core};
 use crate::error::{Error, ErrorKind};
 use crate::handle::ReadHandle;
-use crate::life::RemovalCause;
+use crate::lifecycle::RemovalCause;
 use crate::pool::Pool;
 use crate::pools::{PoolId, Remains};
 use crate::release::{Taking, WAIT, WAITS, Why};

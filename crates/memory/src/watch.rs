@@ -35,7 +35,7 @@ use slab::ItemPtr;
 use crate::cache::{Cache, Core};
 use crate::error::Error;
 use crate::handle::{Found, View};
-use crate::life::RemovalCause;
+use crate::lifecycle::RemovalCause;
 use crate::pools::PoolId;
 use latency::Histogram;
 

@@ -220,7 +220,7 @@ impl Loader {
         }
     }
 
-    /// Removes `key`, after its owner has changed it. A load in progress gives its value to the
+    /// Removes `key`, after the backend has changed it. A load in progress gives its value to the
     /// callers that wait for it and does not store it; later callers start a new load. Returns
     /// whether the cache had an item, or knew that there is no value.
     ///

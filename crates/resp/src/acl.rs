@@ -101,8 +101,8 @@ impl<'c> Commands<'_, 'c> {
                 self.counters.add(Counter::LoggedIn, 1);
                 self.become_user(user)
             }
-            Err(late) => {
-                self.client.late = Some(self.client.late.unwrap_or_default().max(late));
+            Err(delay) => {
+                self.client.delay = Some(self.client.delay.unwrap_or_default().max(delay));
                 self.counters.add(Counter::RefusedPassword, 1);
                 self.note_of("auth", b"AUTH".to_vec(), name);
                 Err(Failure::new("WRONGPASS invalid username-password pair or user is disabled."))

@@ -4,7 +4,7 @@ use protocol::resp::{Version, reply};
 
 use super::tracking::Tracks;
 use protocol::resp::commands::Spec;
-use tenancy::users::Late;
+use tenancy::users::Delay;
 
 /// The client's choice of replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(super) struct Client {
     /// It has asked for its own end, which comes after the reply.
     pub(super) is_leaving: bool,
     /// Time at which the present request, which had a wrong password, is answered.
-    pub(super) late: Option<Late>,
+    pub(super) delay: Option<Delay>,
     /// Settings by which the client is notified of changes, if it is.
     pub(super) tracking: Option<Tracks>,
 }

@@ -71,8 +71,8 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
         if let Some(failure) = self.commands.forbidden_by_subscription(spec, args) {
             return self.reject(spec, args, &failure);
         }
-        if self.hands_over() && self.commands.is_long(spec, args) {
-            return Done::Long;
+        if self.hands_over() && self.commands.is_slow(spec, args) {
+            return Done::Slow;
         }
         self.is_verbose = spec.cost == Cost::Report;
         if !self.commands.shared.cache.has_secondary() {
@@ -168,8 +168,8 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
     pub(super) fn exclusively(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Done {
         let gate = &self.commands.pool.gate;
         // On a worker, closing the gate would wait for slow commands that have passed it.
-        if !self.is_away && gate.is_long() {
-            return Done::Long;
+        if !self.is_slow_thread && gate.has_slow() {
+            return Done::Slow;
         }
         self.passed = None;
         let Some(closed) = gate.close() else { return Done::Later };

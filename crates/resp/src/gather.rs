@@ -8,9 +8,9 @@ use frontend::turn::Next;
 use protocol::resp::commands::{Command, Str, number};
 use protocol::resp::reply;
 
-use super::long::MOST_ARGS;
 use super::round::Round;
 use super::several::Whole;
+use super::slow::MOST_ARGS;
 use super::writer::{Failure, Writer};
 
 /// The most that an answer with a small value takes, with the head of an array before it.
@@ -171,7 +171,7 @@ impl<'i> Round<'_, '_, 'i> {
                 self.position = position;
             }
             self.parser.restart();
-            return Some(Next::Drain);
+            return Some(Next::Send);
         }
         self.batch.clear();
         None

@@ -39,7 +39,7 @@ pub(super) enum Done {
     /// It was not executed, as the key space is closed or the key is another tenant's: retry it.
     Later,
     /// It was not executed, as it is slow: retry it on the thread for slow commands.
-    Long,
+    Slow,
     /// It was not executed, as items of its keys are on their way into memory: retry it then.
     Bring,
 }
@@ -49,7 +49,7 @@ impl Done {
     const fn is_executed(&self) -> bool {
         match self {
             Self::Yes | Self::Ends(_) => true,
-            Self::Later | Self::Long | Self::Bring => false,
+            Self::Later | Self::Slow | Self::Bring => false,
         }
     }
 }
@@ -83,7 +83,7 @@ pub(super) struct Round<'a, 'c, 'i> {
     /// The account that the next turn is to be of, where that is another.
     pub(super) moves_to: Option<Arc<Account>>,
     /// True if this turn is on the thread for slow commands.
-    pub(super) is_away: bool,
+    pub(super) is_slow_thread: bool,
     /// The present request makes a long answer out of what the server knows.
     pub(super) is_verbose: bool,
 }
@@ -127,7 +127,7 @@ impl<'i> Round<'_, '_, 'i> {
                 return self.answer_batch().unwrap_or(Next::Turn);
             }
             if self.output.len() >= settings.max_output_bytes {
-                return self.answer_batch().unwrap_or(Next::Drain);
+                return self.answer_batch().unwrap_or(Next::Send);
             }
             if let Some(next) = self.step() {
                 return next;
@@ -295,7 +295,7 @@ impl<'i> Round<'_, '_, 'i> {
                 self.parser.restart();
                 return Some(Next::Later);
             }
-            Done::Long => {
+            Done::Slow => {
                 self.parser.restart();
                 return Some(Next::Slow);
             }
@@ -306,10 +306,10 @@ impl<'i> Round<'_, '_, 'i> {
         }
         self.position += consumed;
         self.answered += 1;
-        if let Some(late) = self.commands.client.late.take()
-            && (late.closes || late.until > self.commands.shared.clock.monotonic_nanos())
+        if let Some(delay) = self.commands.client.delay.take()
+            && (delay.closes || delay.until > self.commands.shared.clock.monotonic_nanos())
         {
-            return Some(Next::Late(late));
+            return Some(Next::Delay(delay));
         }
         if self.commands.client.is_leaving {
             return Some(Next::Close(Counter::ClosedByQuit));
@@ -319,16 +319,16 @@ impl<'i> Round<'_, '_, 'i> {
         }
         // The turn ends if another thread has closed the gate since this request closed it, if the
         // connection has switched tenants or authenticated, or if the turn has used its time.
-        (self.passed.is_none() || self.commands.has_moved() || self.is_long()).then_some(Next::Turn)
+        (self.passed.is_none() || self.commands.has_moved() || self.has_used_its_time()).then_some(Next::Turn)
     }
 
     /// Returns whether slow commands go to another thread.
     pub(super) fn hands_over(&self) -> bool {
-        !self.is_away && self.commands.settings.max_turn_nanos.is_some()
+        !self.is_slow_thread && self.commands.settings.max_turn_nanos.is_some()
     }
 
     /// Returns whether the turn has used its time.
-    pub(super) fn is_long(&self) -> bool {
+    pub(super) fn has_used_its_time(&self) -> bool {
         let most = self.commands.settings.max_turn_nanos;
         let took = self.mark.zip(self.began).map(|(now, began)| now.saturating_sub(began));
         took.zip(most).is_some_and(|(took, most)| took >= most)

@@ -174,7 +174,7 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
     }
 
     fn turn(&mut self, context: &mut Context<'c>, input: &[u8], output: &mut Output<ReadHandle<'c>>) -> Turn {
-        let Context { shared, worker, settings, turns, sampled, is_long, .. } = context;
+        let Context { shared, worker, settings, turns, sampled, is_slow_thread, .. } = context;
         if !self.refresh(&shared.users, settings) {
             return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
         }
@@ -232,7 +232,7 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
             answered: 0,
             mark: None,
             moves_to: None,
-            is_away: *is_long,
+            is_slow_thread: *is_slow_thread,
             is_verbose: false,
         };
         let (turn, moves_to) = round.carry_out(info.id);

@@ -29,7 +29,7 @@ impl<'i> Round<'_, '_, 'i> {
     /// Carries out a command that writes several keys.
     pub(super) fn write_several(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Done {
         // A thread that others preempt would let them wait for too long.
-        if self.is_away {
+        if self.is_slow_thread {
             return self.exclusively(spec, args);
         }
         let Some(writing) = self.commands.pool.gate.several.write() else { return Done::Later };
@@ -50,7 +50,7 @@ impl<'i> Round<'_, '_, 'i> {
             }
             self.output.rewind(end);
         }
-        if self.is_away { self.exclusively(spec, args) } else { Done::Later }
+        if self.is_slow_thread { self.exclusively(spec, args) } else { Done::Later }
     }
 
     /// Begins with an `MGET` of `keys` keys, if it is one that is answered as a whole. `Err` ends
@@ -98,7 +98,7 @@ impl<'i> Round<'_, '_, 'i> {
     /// The output was full before the answer was complete: where there was something in it before,
     /// the answer begins with the next turn, which has more room.
     pub(super) fn drain_whole(&mut self, whole: &Whole, next: Next) -> Next {
-        if next == Next::Drain && !whole.end.is_start() {
+        if next == Next::Send && !whole.end.is_start() {
             self.output.rewind(whole.end);
             self.answered = whole.answered;
             *self.answered_keys = 0;

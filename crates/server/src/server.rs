@@ -26,7 +26,7 @@ use crate::activation::Activated;
 use crate::admin::AdminServer;
 use crate::maintain;
 use crate::maintain::Toucher;
-use crate::net::{Listener, Long, Worker};
+use crate::net::{Listener, SlowThread, Worker};
 use crate::open::{self, Opened};
 
 /// Descriptors that are needed besides those of connections: epoll instances, mailboxes, listeners,
@@ -166,8 +166,8 @@ impl Server {
                 tracing::warn!(worker = index, %error, "A worker could not be pinned to its processor.");
             }
             base::thread::scope(|scope| {
-                let long = Long::new(scope, &shared, index);
-                match Worker::new(&shared, index, listeners, long, protocols) {
+                let slow = SlowThread::new(scope, &shared, index);
+                match Worker::new(&shared, index, listeners, slow, protocols) {
                     Ok(worker) => {
                         let _ = started.send(Ok(()));
                         worker.run();

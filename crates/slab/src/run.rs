@@ -137,10 +137,10 @@ impl Run {
 }
 
 /// A class grows by a run of about one part in this many of its memory.
-const PART_OF_CLASS: u64 = 4;
+const CLASS_DIVISOR: u64 = 4;
 /// A run of units takes about one part in this many of the memory left in the pool and the cache,
 /// so that many classes share it. Shortest runs and whole slabs may take more.
-const PART_OF_ROOM: u64 = 16;
+const ROOM_DIVISOR: u64 = 16;
 /// Chunks are large if a slab has no more than this many.
 const LARGE_CHUNKS: u64 = 16;
 /// Room from which on there is plenty: a slab is a small part of it.
@@ -155,7 +155,7 @@ pub fn units_to_grow(chunk_bytes: u32, held_bytes: u64, room_bytes: u64) -> u32 
         // It may stay the only one.
         return least_units(chunk_bytes);
     }
-    let by_class = held_bytes / PART_OF_CLASS;
+    let by_class = held_bytes / CLASS_DIVISOR;
     // Few large chunks fit into what the table leaves of a split slab: one less than into a whole
     // one.
     let is_large = u64::from(chunk_bytes) * LARGE_CHUNKS >= SLAB_BYTES as u64;
@@ -163,7 +163,7 @@ pub fn units_to_grow(chunk_bytes: u32, held_bytes: u64, room_bytes: u64) -> u32 
     if by_class >= SLAB_BYTES as u64 || (is_large && has_room) {
         return UNITS;
     }
-    let wanted = by_class.min(room_bytes / PART_OF_ROOM);
+    let wanted = by_class.min(room_bytes / ROOM_DIVISOR);
     let wanted = (wanted / UNIT_BYTES as u64) as u32;
     fitting_units(chunk_bytes, wanted)
 }
@@ -193,7 +193,7 @@ const STEPS_OF_VACANT: u64 = 16;
 const MOST_VACANT_STEP_BYTES: u64 = 64 << 10;
 const LEAST_VACANT_STEP_BYTES: u64 = UNIT_BYTES as u64 / 2;
 /// A class takes one part in this many of its memory at a time, as when it grows.
-const PART_TO_TAKE: u64 = 4;
+const TAKE_DIVISOR: u64 = 4;
 
 /// Returns the number of vacant chunks of a class: those of its `free` chunks, out of `chunks` in
 /// all, that it does not keep for its next items. It keeps all `filling` chunks, those of runs that
@@ -217,7 +217,7 @@ pub fn vacant_bytes(chunk_bytes: u32, chunks: u64, vacant: u64) -> u64 {
 /// quarter of its own, at least its shortest run and at most a slab.
 pub fn bytes_to_take(chunk_bytes: u32, chunks: u64) -> u64 {
     let least = u64::from(least_units(chunk_bytes)) * UNIT_BYTES as u64;
-    (chunks * u64::from(chunk_bytes) / PART_TO_TAKE).clamp(least, SLAB_BYTES as u64)
+    (chunks * u64::from(chunk_bytes) / TAKE_DIVISOR).clamp(least, SLAB_BYTES as u64)
 }
 
 /// The fewest units that a chunk fits into: [`UNITS`] if nothing less than a slab does.
@@ -237,7 +237,7 @@ fn fitting_units(chunk_bytes: u32, wanted: u32) -> u32 {
     let left_over = |units: u32| units * UNIT_BYTES as u32 % chunk_bytes;
     let is_good = |units: &u32| left_over(*units) <= *units * UNIT_BYTES as u32 / MOST_LEFT_OVER;
     // Up to a quarter more, or one chunk's worth: else the best of these.
-    let to = (from + (from / PART_OF_CLASS as u32).max(least)).min(FREE_UNITS);
+    let to = (from + (from / CLASS_DIVISOR as u32).max(least)).min(FREE_UNITS);
     let best = || (from..=to).min_by_key(|units| u64::from(left_over(*units)) * 1024 / u64::from(*units));
     (from..=to).find(is_good).or_else(best).unwrap_or(from)
 }

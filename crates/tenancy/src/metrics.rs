@@ -137,7 +137,7 @@ counters! {
     PausedOutput: PAUSES { reason = "output" },
     PausedRate: PAUSES { reason = "rate" },
     PausedByClient: PAUSES { reason = "client" },
-    PausedLong: PAUSES { reason = "long" },
+    PausedSlow: PAUSES { reason = "slow" },
     PausedLogin: PAUSES { reason = "login" },
     ReceivedBytes: RECEIVED {},
     SentBytes: SENT {},

@@ -3,7 +3,7 @@
 //!
 //! A pass costs a plain store and a load ([`super::Pins`]). A thread that closes the gate waits
 //! until all passes are over, which should be soon. A thread whose pass is slow [announces
-//! it](Gate::begin_long), and a thread that must not wait does not close the gate during that time.
+//! it](Gate::begin_slow), and a thread that must not wait does not close the gate during that time.
 //! No pass may wait for the closing thread: a thread that finds the gate closed, or about to be
 //! closed by another thread when it wants to close the gate itself, backs off and retries. So no
 //! thread waits for a thread that waits.
@@ -22,12 +22,12 @@ pub struct Gate {
     pins: Pins,
     closed: AtomicBool,
     /// Slow passes that are under way or about to begin.
-    long: AtomicU64,
+    slow: AtomicU64,
 }
 
 impl Default for Gate {
     fn default() -> Self {
-        Self { pins: Pins::new(), closed: AtomicBool::new(false), long: AtomicU64::new(0) }
+        Self { pins: Pins::new(), closed: AtomicBool::new(false), slow: AtomicU64::new(0) }
     }
 }
 
@@ -65,18 +65,18 @@ impl Gate {
     }
 
     /// Announces a slow pass.
-    pub fn begin_long(&self) {
-        self.long.fetch_add(1, Ordering::Relaxed);
+    pub fn begin_slow(&self) {
+        self.slow.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Reports the end of a slow pass.
-    pub fn end_long(&self) {
-        self.long.fetch_sub(1, Ordering::Relaxed);
+    pub fn end_slow(&self) {
+        self.slow.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Returns whether slow passes are announced: closing the gate may then wait for them.
-    pub fn is_long(&self) -> bool {
-        self.long.load(Ordering::Relaxed) > 0
+    pub fn has_slow(&self) -> bool {
+        self.slow.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -103,7 +103,7 @@ mod loom_tests {
     impl Guarded {
         fn new() -> Arc<Self> {
             let pins = Pins::fenced(2);
-            let gate = Gate { pins, closed: AtomicBool::new(false), long: AtomicU64::new(0) };
+            let gate = Gate { pins, closed: AtomicBool::new(false), slow: AtomicU64::new(0) };
             Arc::new(Self { gate, counts: [UnsafeCell::new(0), UnsafeCell::new(0)] })
         }
 

@@ -9,7 +9,7 @@ use super::{Link, LinkHandle, STRIPES};
 use crate::cache::Core;
 use crate::class::{BYTES_IN, BYTES_OUT, Class, LINKS_IN, LINKS_OUT, fingerprint};
 use crate::error::{Error, ErrorKind};
-use crate::life::Life;
+use crate::lifecycle::Hooks;
 use crate::plant::Plant;
 
 /// Links of an item that is moved to another chunk, at most: it takes a millisecond or so to tell
@@ -296,7 +296,7 @@ impl Core {
     /// # Safety
     /// `link` is a link that was in a chain when the caller took the lock of its class, or since,
     /// and the caller holds that.
-    pub(crate) unsafe fn claim_by_link(&self, link: Item<'_>, life: Option<&Life>) -> Claim {
+    pub(crate) unsafe fn claim_by_link(&self, link: Item<'_>, hooks: Option<&Hooks>) -> Claim {
         // SAFETY: the link's chunk is not used again before the lock of its class is given back;
         // and while it is in a chain, the item that it is chained to is in memory.
         unsafe {
@@ -310,7 +310,7 @@ impl Core {
             let state = self.arena.item(parent).0.state();
             // An item that is not published yet is its writer's alone, who may be writing: it is
             // not shown to the hook.
-            if life.is_some_and(|life| !state.is_indexed() || !self.hooks_let_go(life, parent)) {
+            if hooks.is_some_and(|hooks| !state.is_indexed() || !self.hooks_let_go(hooks, parent)) {
                 return Claim::Held;
             }
             state.unindex_if_idle()

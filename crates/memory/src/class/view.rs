@@ -8,7 +8,7 @@ use slab::{ChunkNumber, Chunks, Item, ItemPtr};
 
 use super::fingerprint;
 use crate::cache::Core;
-use crate::life::Life;
+use crate::lifecycle::Hooks;
 
 /// A policy's view of the items of a class whose lock is held.
 pub(crate) struct View<'a> {
@@ -17,7 +17,7 @@ pub(crate) struct View<'a> {
     /// Seed of the key hash in this key space.
     seed: u64,
     /// The lifecycle hooks, which may keep items from being evicted.
-    life: Option<&'a Life>,
+    hooks: Option<&'a Hooks>,
     /// The item whose fingerprint was last asked for.
     asked: Cell<Option<Keyed>>,
 }
@@ -55,12 +55,12 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn with_seed(core: &'a Core, chunks: &'a Chunks, seed: u64) -> Self {
-        Self { core, chunks, seed, life: None, asked: Cell::new(None) }
+        Self { core, chunks, seed, hooks: None, asked: Cell::new(None) }
     }
 
     /// Asks before an item is claimed.
-    pub(crate) fn asking(self, life: Option<&'a Life>) -> Self {
-        Self { life, ..self }
+    pub(crate) fn asking(self, hooks: Option<&'a Hooks>) -> Self {
+        Self { hooks, ..self }
     }
 
     /// An item that was claimed through this view, with its hash: that which the policy has asked
@@ -104,12 +104,12 @@ impl Items for View<'_> {
         // chunk that was freed since it was queued is used again.
         let claimed = unsafe {
             if item.is_link() {
-                let claimed = self.core.claim_by_link(item, self.life);
+                let claimed = self.core.claim_by_link(item, self.hooks);
                 if claimed == slab::item::Claim::Taken {
                     item.state().dequeue();
                 }
                 claimed
-            } else if self.core.may_evict(self.life, ptr) {
+            } else if self.core.may_evict(self.hooks, ptr) {
                 item.state().claim()
             } else {
                 slab::item::Claim::Held

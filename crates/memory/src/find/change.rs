@@ -7,7 +7,7 @@ use crate::cache::Core;
 use crate::config::{Expiry, ItemOptions, ItemTag};
 use crate::error::Error;
 use crate::handle::ReadHandle;
-use crate::life::RemovalCause;
+use crate::lifecycle::RemovalCause;
 use crate::plant::Plant;
 use crate::pools::PoolId;
 use crate::watch::{EventKind, Timed};

@@ -6,7 +6,7 @@ use slab::{Item, ItemPtr};
 
 use crate::cache::Core;
 use crate::keyspace::Keyspace;
-use crate::life::RemovalCause;
+use crate::lifecycle::RemovalCause;
 
 impl Core {
     /// Returns whether an item has expired or was flushed.

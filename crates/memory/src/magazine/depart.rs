@@ -5,7 +5,7 @@ use slab::{Item, ItemPtr};
 
 use crate::cache::Core;
 use crate::class::fingerprint;
-use crate::life::{RemovalCause, SecondaryKey, told};
+use crate::lifecycle::{RemovalCause, SecondaryKey, told};
 
 impl Core {
     /// Erases what is beneath of a key that is being written, and what is on its way there: the

@@ -10,7 +10,7 @@ use slab::{ChunkNumber, ItemPtr};
 use super::{LOOK_EACH, Magazine};
 use crate::cache::Core;
 use crate::class::{Class, Inner, View};
-use crate::life::RemovalCause;
+use crate::lifecycle::RemovalCause;
 use crate::pool::Pool;
 
 /// Entries at which a batch of evictions looks under one hold of the class's lock; the last
@@ -57,14 +57,14 @@ impl Core {
             if !magazine.ready.is_empty() {
                 return;
             }
-            if attempt > 0 || class.stock.level() < class.stock.target() {
+            if attempt > 0 || class.retired.level() < class.retired.target() {
                 // Others have the lock between two turns of what has to drop many stale entries.
                 while self.gather(pool, class, class.inner.lock(), magazine, attempt > 0) {}
             }
-            if !magazine.ready.is_empty() || class.stock.level() == 0 {
+            if !magazine.ready.is_empty() || class.retired.level() == 0 {
                 return;
             }
-            class.stock.pass_now(&self.pins);
+            class.retired.pass_now(&self.pins);
         }
         self.take_clear(class, magazine);
     }
@@ -77,7 +77,7 @@ impl Core {
         if batch == 1
             || left * 2 > batch
             || !left.is_multiple_of(LOOK_EACH)
-            || class.stock.level() >= class.stock.target()
+            || class.retired.level() >= class.retired.target()
         {
             return;
         }
@@ -88,14 +88,14 @@ impl Core {
 
     /// Takes a batch of clear chunks from the retire list.
     fn take_clear(&self, class: &Class, magazine: &mut Magazine) {
-        class.stock.take(class.batch() as usize, &mut magazine.ready);
+        class.retired.take(class.batch() as usize, &mut magazine.ready);
         if let Some(leaving) = class.leaving_run() {
             for ptr in magazine.ready.extract_if(.., |ptr| leaving.has(*ptr)) {
                 class.inner.lock().free(self, ptr);
             }
         }
-        if class.stock.is_low() {
-            class.stock.pass_ahead(&self.pins);
+        if class.retired.is_low() {
+            class.retired.pass_ahead(&self.pins);
         }
     }
 
@@ -117,7 +117,7 @@ impl Core {
             self.take_common(class, &mut inner, magazine);
         }
         self.pop_free(&mut inner, magazine, batch);
-        let lacking = class.stock.target().saturating_sub(class.stock.level() + magazine.freed.len());
+        let lacking = class.retired.target().saturating_sub(class.retired.level() + magazine.freed.len());
         let wanted = lacking.max(usize::from(insists)).min(batch);
         let mut goes_on = false;
         if magazine.ready.len() == left && wanted > 0 {
@@ -140,7 +140,7 @@ impl Core {
         drop(inner);
         class.upkeep.note_work();
         self.unlink_evicted(class, magazine);
-        class.stock.append(&self.pins, &mut magazine.freed);
+        class.retired.append(&self.pins, &mut magazine.freed);
         magazine.settle(&self.ledger);
         goes_on
     }
@@ -170,10 +170,10 @@ impl Core {
     fn evict(&self, class: &Class, inner: &mut Inner, magazine: &mut Magazine, wanted: usize) -> bool {
         let keyspace = self.keyspace(inner.chunks.info().keyspace);
         let Inner { chunks, policy, .. } = inner;
-        let view = View::with_seed(self, chunks, self.hash_seed(keyspace)).asking(class.life.as_deref());
+        let view = View::with_seed(self, chunks, self.hash_seed(keyspace)).asking(class.hooks.as_deref());
         // Where an embedder may keep items, more of them may stand in a row than are held
         // otherwise.
-        let mut rounds = if class.life.is_some() { ROUNDS_ASKING } else { 1 };
+        let mut rounds = if class.hooks.is_some() { ROUNDS_ASKING } else { 1 };
         let mut looks = 0;
         let chosen = |magazine: &Magazine| magazine.evicted.len() + magazine.ending.len();
         while chosen(magazine) < wanted && (looks < LOOKS_PER_BATCH || chosen(magazine) == 0) {

@@ -76,10 +76,10 @@ fn a_round_waits_for_no_magazine_in_use() {
 }
 
 #[test]
-fn a_stock_is_a_small_part_of_a_class() {
-    assert_eq!(stock_for(0), 1);
-    assert_eq!(stock_for(32_768), 256);
-    assert_eq!(stock_for(1 << 30), MAX_STOCK as usize);
+fn a_retire_list_is_a_small_part_of_a_class() {
+    assert_eq!(retired_for(0), 1);
+    assert_eq!(retired_for(32_768), 256);
+    assert_eq!(retired_for(1 << 30), MAX_RETIRED as usize);
 }
 
 #[test]

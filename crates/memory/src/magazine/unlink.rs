@@ -7,7 +7,7 @@ use slab::ItemPtr;
 use super::Magazine;
 use crate::cache::Core;
 use crate::class::{Class, Gone, Keyed};
-use crate::life::RemovalCause;
+use crate::lifecycle::RemovalCause;
 use crate::plant::Plant;
 use crate::watch::gone_for;
 

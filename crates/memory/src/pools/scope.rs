@@ -15,9 +15,9 @@ impl Scope {
     /// The shared key space, for as long as the cache exists.
     const SHARED: Self = Self((u16::MAX as u64) << 16);
 
-    pub(crate) fn new(keyspace: u16, PoolId(number, life): PoolId) -> Self {
-        debug_assert_ne!(life, 0, "generations of pools begin with 1");
-        Self(u64::from(life) << 32 | u64::from(number) << 16 | u64::from(keyspace))
+    pub(crate) fn new(keyspace: u16, PoolId(number, generation): PoolId) -> Self {
+        debug_assert_ne!(generation, 0, "generations of pools begin with 1");
+        Self(u64::from(generation) << 32 | u64::from(number) << 16 | u64::from(keyspace))
     }
 
     #[inline]
@@ -27,8 +27,8 @@ impl Scope {
 
     #[inline]
     pub(crate) fn pool(self) -> Option<PoolId> {
-        let life = (self.0 >> 32) as u32;
-        (life != 0).then_some(PoolId((self.0 >> 16) as u16, life))
+        let generation = (self.0 >> 32) as u32;
+        (generation != 0).then_some(PoolId((self.0 >> 16) as u16, generation))
     }
 }
 

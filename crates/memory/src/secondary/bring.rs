@@ -14,7 +14,7 @@ use crate::class::fingerprint;
 use crate::find::Keys;
 use crate::find::fence::Fence;
 use crate::handle::ReadHandle;
-use crate::life::RemovalCause;
+use crate::lifecycle::RemovalCause;
 use crate::owned::OwnedHandle;
 use crate::plant::Plant;
 
@@ -399,7 +399,7 @@ impl Core {
         // locked, so that its chunk stays its own (invariant 2 of `Index`).
         let (class, may_go) = unsafe {
             let class = self.class_of(self.arena.item(ptr).1);
-            (class, self.may_evict(class.life.as_deref(), ptr))
+            (class, self.may_evict(class.hooks.as_deref(), ptr))
         };
         let mut inner = class.inner.lock();
         let is_claimed = may_go && inner.claim(self, ptr).is_ok();

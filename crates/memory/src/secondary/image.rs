@@ -7,7 +7,7 @@ use crate::cache::Cache;
 use crate::config::{Expiry, ItemOptions};
 use crate::error::Error;
 use crate::handle::WriteHandle;
-use crate::life::Departed;
+use crate::lifecycle::Departed;
 use crate::magazine::has_image;
 use crate::pools::PoolId;
 

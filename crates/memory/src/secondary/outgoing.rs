@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Secondary;
 use crate::cache::{Cache, Core};
 use crate::handle::ReadHandle;
-use crate::life::Departed;
+use crate::lifecycle::Departed;
 use crate::owned::OwnedHandle;
 
 /// The part of a cache's memory that held items may take: one byte in 16.

@@ -113,7 +113,7 @@ fn first(records: &[u8]) -> Option<(Change<'_>, &[u8])> {
     let (record, rest) = records.split_first_chunk::<RECORD_BYTES>()?;
     let number = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
     let author = record[8..].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-    let life = u32::from(number(4)) | u32::from(number(6)) << 16;
+    let generation = u32::from(number(4)) | u32::from(number(6)) << 16;
     let (key, rest) = rest.split_at_checked(usize::from(number(2)))?;
-    Some((Change { pool: PoolId(number(0), life), key, author }, rest))
+    Some((Change { pool: PoolId(number(0), generation), key, author }, rest))
 }

@@ -78,8 +78,8 @@ impl Loader {
     /// this one.
     pub(super) fn lease(&self, claim: &mut Claim, options: &LoadOptions) -> Result<Lease<'_>, Fetched<'_>> {
         let (key, keys) = (claim.key(), self.inner.cache.keys(self.inner.pool));
-        // Both are begun before the cache is looked at, and so before the owner is asked. Without a
-        // fence, as another flight is in the place of this one, nothing is stored.
+        // Both are begun before the cache is looked at, and so before the backend is asked. Without
+        // a fence, as another flight is in the place of this one, nothing is stored.
         let _ = claim.begin(|| keys.fence(&key));
         let ticket = self.inner.negative.as_ref().map(|negative| negative.begin(&key));
         let old = match self.judge(&key, keys.peek(&key), options) {

@@ -53,9 +53,9 @@ pub(crate) enum Step {
     /// Another turn, once what it needs has been brought into memory.
     Bring,
     /// Another turn at that moment of the monotonic clock, in nanoseconds: a password was wrong.
-    Late(u64),
+    Delay(u64),
     /// Another turn, with the thread for slow commands.
-    Long,
+    Slow,
     /// To be closed, for that reason.
     Close(Counter),
 }
@@ -96,7 +96,7 @@ pub(crate) struct Connection<'c> {
     /// The needs of the next turn, if there is such a backlog.
     needs: Step,
     /// Nothing is read or sent until then, in nanoseconds of the monotonic clock.
-    late_until: Option<u64>,
+    delayed_until: Option<u64>,
     /// Nothing more is read, and it is closed for that reason once everything is sent.
     closing: Option<Counter>,
     /// It is closed when nothing more has arrived, and in this Unix second at the latest.
@@ -140,7 +140,7 @@ impl<'c> Connection<'c> {
             output: Output::default(),
             backlog: false,
             needs: Step::Again,
-            late_until: None,
+            delayed_until: None,
             closing: None,
             drains_until_secs: None,
             lingering: None,
@@ -160,7 +160,7 @@ impl<'c> Connection<'c> {
             return self.linger(lingering, context);
         }
         if let Some(until) = self.waits_until(context) {
-            return Step::Late(until);
+            return Step::Delay(until);
         }
         match self.flush(context) {
             Err(_) => return Step::Close(Counter::ClosedBroken),
@@ -191,7 +191,7 @@ impl<'c> Connection<'c> {
         }
         self.session.take_pushes(&mut self.output);
         if let Some(until) = self.waits_until(context) {
-            return Step::Late(until);
+            return Step::Delay(until);
         }
         match self.flush(context) {
             Err(_) => Step::Close(Counter::ClosedBroken),
@@ -209,11 +209,11 @@ impl<'c> Connection<'c> {
     /// The moment until which it does nothing, as a password was wrong. At the end of the server
     /// nobody waits.
     fn waits_until(&mut self, context: &Context<'c>) -> Option<u64> {
-        let until = self.late_until?;
+        let until = self.delayed_until?;
         if self.drains_until_secs.is_none() && context.shared.clock.monotonic_nanos() < until {
             return Some(until);
         }
-        self.late_until = None;
+        self.delayed_until = None;
         None
     }
 
@@ -455,7 +455,7 @@ impl<'c> Connection<'c> {
         match turn.next {
             Next::Input => {}
             Next::Later => (self.backlog, self.needs) = (true, Step::Later),
-            Next::Slow => (self.backlog, self.needs) = (true, Step::Long),
+            Next::Slow => (self.backlog, self.needs) = (true, Step::Slow),
             Next::Turn | Next::Yield => {
                 self.backlog = true;
                 self.needs = if turn.next == Next::Yield { Step::Yield } else { Step::Again };
@@ -467,12 +467,12 @@ impl<'c> Connection<'c> {
             }
             Next::Hold => (self.backlog, self.needs) = (true, Step::Hold),
             Next::Bring => (self.backlog, self.needs) = (true, Step::Bring),
-            Next::Late(late) => {
+            Next::Delay(delay) => {
                 self.backlog = true;
-                self.late_until = Some(late.until);
-                self.closing = late.closes.then_some(Counter::ClosedRefused);
+                self.delayed_until = Some(delay.until);
+                self.closing = delay.closes.then_some(Counter::ClosedRefused);
             }
-            Next::Drain => {
+            Next::Send => {
                 self.backlog = true;
                 account.counters.add(Counter::PausedOutput, 1);
             }

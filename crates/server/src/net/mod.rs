@@ -4,13 +4,13 @@ mod connection;
 mod input;
 mod lanes;
 mod listener;
-mod long;
+mod slow;
 mod table;
 mod tls;
 mod worker;
 
 pub(crate) use listener::Listener;
-pub(crate) use long::Long;
+pub(crate) use slow::SlowThread;
 pub(crate) use worker::Worker;
 
 /// Calls `call` until no signal interrupts it.

@@ -42,7 +42,7 @@ use tenancy::{Spent, Tenant};
 use super::connection::{Connection, Step};
 use super::lanes::{LaneId, Lanes};
 use super::listener::Listener;
-use super::long::Long;
+use super::slow::SlowThread;
 use super::table::Table;
 
 /// Events that are fetched at a time.
@@ -60,7 +60,7 @@ const GIVE_WAY_EVERY_NANOS: u64 = 4_000_000;
 
 /// Connections of a worker that wait for the answer to a wrong password. One more is closed without
 /// it.
-const MAX_LATE: usize = 1_024;
+const MAX_DELAYED: usize = 1_024;
 
 /// Duration from which a turn is slow: the next one of the connection waits behind those of others.
 const SLOW_TURN_NANOS: u64 = 1_000_000;
@@ -107,7 +107,7 @@ pub(crate) struct Worker<'c> {
     /// Connections that have something to do.
     lanes: Lanes,
     /// The thread for slow commands, and the connections that it has.
-    long: Long<'c>,
+    slow: SlowThread<'c>,
     away: BTreeMap<u64, Away>,
     /// Time at which the worker last left its processor to that thread for a while, in nanoseconds.
     gave_way_at: u64,
@@ -119,7 +119,7 @@ pub(crate) struct Worker<'c> {
     /// nanoseconds of the monotonic clock.
     held: Vec<(Token, u64)>,
     /// Connections that wait for the answer to a wrong password, and until when, as there.
-    late: Vec<(Token, u64)>,
+    delayed: Vec<(Token, u64)>,
     newcomers: Vec<Newcomer>,
     /// Time at which connections were last checked for being overdue, Unix seconds.
     swept_secs: u32,
@@ -140,7 +140,7 @@ impl<'c> Worker<'c> {
         shared: &'c Shared,
         index: usize,
         listeners: Vec<Arc<Listener>>,
-        long: Long<'c>,
+        slow: SlowThread<'c>,
         protocols: Protocols,
     ) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -164,12 +164,12 @@ impl<'c> Worker<'c> {
             listeners,
             connections: Table::default(),
             lanes: Lanes::default(),
-            long,
+            slow,
             away: BTreeMap::new(),
             gave_way_at: 0,
             spare_descriptor: spare_descriptor(),
             held: Vec::new(),
-            late: Vec::new(),
+            delayed: Vec::new(),
             newcomers: Vec::new(),
             drain_until_secs: None,
         })
@@ -179,7 +179,7 @@ impl<'c> Worker<'c> {
     pub(crate) fn run(mut self) {
         let mut events: Vec<Event> = Vec::with_capacity(MAX_EVENTS);
         while !self.is_finished() {
-            let waits_since = self.long.is_busy().then(|| self.context.shared.clock.monotonic_nanos());
+            let waits_since = self.slow.is_busy().then(|| self.context.shared.clock.monotonic_nanos());
             if let Err(error) = self.wait(&mut events) {
                 tracing::error!(worker = self.index, %error, "A worker cannot wait for events and stops.");
                 break;
@@ -265,7 +265,7 @@ impl<'c> Worker<'c> {
         // A second is the resolution of all time-outs; with nobody connected there is nothing to
         // time.
         let longest = if self.newcomers.is_empty() { SECOND } else { PLACE_LOOK };
-        let held_until = self.held.iter().chain(&self.late).map(|(_, until)| *until).min();
+        let held_until = self.held.iter().chain(&self.delayed).map(|(_, until)| *until).min();
         match self.lanes.next_at().into_iter().chain(held_until).min() {
             None => (self.connections.len() > 0 || !self.newcomers.is_empty()).then_some(longest),
             Some(0) => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
@@ -293,13 +293,13 @@ impl<'c> Worker<'c> {
     /// Has connections go on that wait with their tenant's other clients: those whose wait is over,
     /// or all, to look again. And those that waited for the answer to a wrong password.
     fn release(&mut self, all: bool) {
-        if self.held.is_empty() && self.late.is_empty() {
+        if self.held.is_empty() && self.delayed.is_empty() {
             return;
         }
         let now = self.context.shared.clock.monotonic_nanos();
         let mut over: Vec<(Token, u64)> =
             self.held.extract_if(.., |(_, until)| all || *until <= now).collect();
-        over.extend(self.late.extract_if(.., |(_, until)| *until <= now));
+        over.extend(self.delayed.extract_if(.., |(_, until)| *until <= now));
         over.into_iter().for_each(|(token, _)| self.wake(token, EventFlags::empty()));
     }
 
@@ -429,14 +429,16 @@ impl<'c> Worker<'c> {
                 }
             }
             // What each costs is little, and there may be many who guess.
-            Step::Late(_) if self.late.len() >= MAX_LATE => return self.close(token, Counter::ClosedRefused),
-            Step::Late(until) => {
+            Step::Delay(_) if self.delayed.len() >= MAX_DELAYED => {
+                return self.close(token, Counter::ClosedRefused);
+            }
+            Step::Delay(until) => {
                 connection.delay();
-                set_aside(&self.epoll, connection, &mut self.late, (token, until));
+                set_aside(&self.epoll, connection, &mut self.delayed, (token, until));
             }
             Step::Again | Step::Later => self.stand_again(token, lane, false),
             Step::Yield => self.stand_again(token, lane, true),
-            Step::Long => {}
+            Step::Slow => {}
         }
         let Some(connection) = self.connections.get_mut(token) else { return };
         connection.publish_activity();
@@ -444,7 +446,7 @@ impl<'c> Worker<'c> {
         if holding != connection.held {
             self.charge(token, holding);
         }
-        if step == Step::Long {
+        if step == Step::Slow {
             self.send_away(token, lane);
         }
     }
@@ -491,7 +493,7 @@ impl<'c> Worker<'c> {
     }
 
     fn close_all(&mut self) {
-        for job in self.long.end() {
+        for job in self.slow.end() {
             let (token, _, connection, _) = job.end();
             self.connections.put_back(token, connection);
         }

@@ -24,14 +24,14 @@ const SLOTS: usize = 4_096;
 
 /// When a wrong password is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Late {
+pub struct Delay {
     /// Not before this moment of the monotonic clock, in nanoseconds.
     pub until: u64,
     /// The connection is closed after the answer: too many others wait for one.
     pub closes: bool,
 }
 
-impl Late {
+impl Delay {
     /// The later of two.
     pub fn max(self, other: Self) -> Self {
         Self { until: self.until.max(other.until), closes: self.closes | other.closes }
@@ -54,27 +54,27 @@ impl Default for Attempts {
 
 impl Attempts {
     /// Counts a wrong password for `user` at `now`, and says when it is answered.
-    pub(crate) fn note(&self, user: &[u8], from: Option<IpAddr>, now: u64) -> Late {
-        let late = self.take(&self.users, user, now);
+    pub(crate) fn note(&self, user: &[u8], from: Option<IpAddr>, now: u64) -> Delay {
+        let delay = self.take(&self.users, user, now);
         match from {
             // A client with one address of the sixth version has all of its network.
             Some(IpAddr::V6(address)) => {
                 let network = address.octets();
-                late.max(self.take(&self.addresses, network.get(..8).unwrap_or_default(), now))
+                delay.max(self.take(&self.addresses, network.get(..8).unwrap_or_default(), now))
             }
-            Some(IpAddr::V4(address)) => late.max(self.take(&self.addresses, &address.octets(), now)),
-            None => late,
+            Some(IpAddr::V4(address)) => delay.max(self.take(&self.addresses, &address.octets(), now)),
+            None => delay,
         }
     }
 
-    fn take(&self, slots: &[AtomicU64], key: &[u8], now: u64) -> Late {
+    fn take(&self, slots: &[AtomicU64], key: &[u8], now: u64) -> Delay {
         let at = hash::key_hash(self.seed, key) as usize % SLOTS;
-        let Some(slot) = slots.get(at) else { return Late::default() };
+        let Some(slot) = slots.get(at) else { return Delay::default() };
         let most = now.saturating_add(ATTEMPTS.burst_nanos + MAX_DELAY_NANOS);
         let later = |full_at| Some(ATTEMPTS.take(full_at, now, 1).min(most));
         let before = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).unwrap_or(0);
         let full_at = ATTEMPTS.take(before, now, 1);
-        Late { until: now.saturating_add(ATTEMPTS.wait(full_at.min(most), now)), closes: full_at > most }
+        Delay { until: now.saturating_add(ATTEMPTS.wait(full_at.min(most), now)), closes: full_at > most }
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!((until[5] / SECOND, until[19] / SECOND), (2, 10), "{until:?}");
         assert!(attempts.note(b"bob", from, 0).closes);
         let now = 60 * SECOND;
-        assert_eq!(attempts.note(b"bob", from, now), Late { until: now, closes: false });
+        assert_eq!(attempts.note(b"bob", from, now), Delay { until: now, closes: false });
     }
 
     #[test]

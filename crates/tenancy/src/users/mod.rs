@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use self::attempts::Attempts;
-pub use self::attempts::Late;
+pub use self::attempts::Delay;
 pub use self::log::{AccessLog, Entry};
 
 /// Most users, and the longest name of one: `ACL SETUSER` makes them.
@@ -164,7 +164,7 @@ impl Users {
         password: &[u8],
         from: Option<IpAddr>,
         now: u64,
-    ) -> Result<Arc<User>, Late> {
+    ) -> Result<Arc<User>, Delay> {
         let user = std::str::from_utf8(name).ok().and_then(|name| self.get(name));
         // All passwords are compared, and one if there is none.
         let nobodys = [Password::of_plain(b"")];
@@ -303,9 +303,10 @@ mod tests {
         let users = users(&[("bob", "+@all ~* >pw"), ("off", "off nopass")]);
         let from = Some(IpAddr::from([10, 0, 0, 1]));
         let wrong = |name: &str| users.authenticate(name.as_bytes(), b"no", from, 0).map(drop);
-        let late: Vec<u64> = (0..1_000).filter_map(|_| wrong("bob").err()).map(|late| late.until).collect();
-        assert_eq!((late.len(), late[0]), (1_000, 0), "each is wrong, and the first is told so at once");
-        assert!(late[999] > 0, "the last waits for the answer");
+        let delays: Vec<u64> =
+            (0..1_000).filter_map(|_| wrong("bob").err()).map(|delay| delay.until).collect();
+        assert_eq!((delays.len(), delays[0]), (1_000, 0), "each is wrong, and the first is told so at once");
+        assert!(delays[999] > 0, "the last waits for the answer");
         assert!(users.authenticate(b"bob", b"pw", from, 0).is_ok());
         for name in ["nobody", "off", "default"] {
             assert!(users.authenticate(name.as_bytes(), b"", None, 0).is_err(), "{name}");

@@ -6,7 +6,7 @@ use tenancy::metrics::Counter;
 
 use super::super::connection::Step;
 use super::super::lanes::LaneId;
-use super::super::long::Job;
+use super::super::slow::Job;
 use super::{Away, Worker};
 
 impl<'c> Worker<'c> {
@@ -18,7 +18,7 @@ impl<'c> Worker<'c> {
         let held_bytes = connection.held.total();
         self.away.insert(token.0, Away { lane, held_bytes, ..Away::default() });
         let job = Job::new(token, lane, connection, (&self.settings.away, self.context.now_secs));
-        if let Err(job) = self.long.add(job) {
+        if let Err(job) = self.slow.add(job) {
             // Out of threads: as bad as out of memory, which this connection is to pay for, and
             // nobody else.
             self.away.insert(token.0, Away { closes: Some(Counter::ClosedMemory), ..Away::default() });
@@ -29,7 +29,7 @@ impl<'c> Worker<'c> {
     /// Takes back what the other thread is done with.
     pub(super) fn take_back_done(&mut self) {
         loop {
-            match self.long.take_done() {
+            match self.slow.take_done() {
                 Ok(Some(job)) => self.take_back(job),
                 Ok(None) => return,
                 Err(_) => {

@@ -19,7 +19,7 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 /// unreachable to all threads that do not yet protect its word; the caller that takes a `T` has
 /// exclusive use of it. Callers decide by [`Self::level`] and [`Self::target`] how many to append
 /// and take.
-pub struct Stock<T> {
+pub struct RetireList<T> {
     lists: Mutex<Lists<T>>,
     /// Held by the thread that makes a pass, with the objects it has in hand; empty between passes.
     passing: Mutex<Vec<T>>,
@@ -37,7 +37,7 @@ struct Lists<T> {
     clear: Vec<T>,
 }
 
-impl<T: Copy + Into<u32>> Stock<T> {
+impl<T: Copy + Into<u32>> RetireList<T> {
     /// An empty list that should have `target` objects.
     pub fn new(target: usize) -> Self {
         Self {
@@ -164,7 +164,7 @@ mod loom_tests {
     /// by the thread that takes it.
     struct Model {
         pins: Pins,
-        stock: Stock<u32>,
+        retired: RetireList<u32>,
         there: AtomicBool,
         content: UnsafeCell<u32>,
         /// How often it was given out. Not a part of what is checked for races.
@@ -175,7 +175,7 @@ mod loom_tests {
         fn new() -> Self {
             Self {
                 pins: Pins::fenced(2),
-                stock: Stock::new(1),
+                retired: RetireList::new(1),
                 there: AtomicBool::new(true),
                 content: UnsafeCell::new(1),
                 given: StdArc::default(),
@@ -195,18 +195,18 @@ mod loom_tests {
 
         fn take_away(&self) {
             self.there.store(false, Ordering::Release);
-            self.stock.append(&self.pins, &mut vec![7]);
+            self.retired.append(&self.pins, &mut vec![7]);
         }
 
         /// Asks for a chunk as an insertion does.
         fn use_again(&self, urgently: bool) {
             let mut ready = Vec::new();
             if urgently {
-                self.stock.pass_now(&self.pins);
+                self.retired.pass_now(&self.pins);
             } else {
-                self.stock.pass_ahead(&self.pins);
+                self.retired.pass_ahead(&self.pins);
             }
-            self.stock.take(1, &mut ready);
+            self.retired.take(1, &mut ready);
             for _ in ready {
                 assert_eq!(
                     self.given.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
@@ -275,26 +275,26 @@ mod tests {
 
     #[test]
     fn what_is_read_waits_and_the_rest_is_clear() {
-        let (pins, stock) = (Pins::new(), Stock::<u32>::new(8));
-        stock.append(&pins, &mut (0..8).collect());
-        assert!(stock.is_low());
+        let (pins, list) = (Pins::new(), RetireList::<u32>::new(8));
+        list.append(&pins, &mut (0..8).collect());
+        assert!(list.is_low());
         let mut ready = Vec::new();
-        stock.take(8, &mut ready);
+        list.take(8, &mut ready);
         assert!(ready.is_empty(), "nobody has asked who reads them");
         let guard = pins.guard().expect("nothing is protected");
         guard.place().protect(3);
-        stock.pass_ahead(&pins);
-        assert!(!stock.is_low());
-        stock.take(5, &mut ready);
-        stock.take(5, &mut ready);
+        list.pass_ahead(&pins);
+        assert!(!list.is_low());
+        list.take(5, &mut ready);
+        list.take(5, &mut ready);
         ready.sort_unstable();
         assert_eq!(ready, [0, 1, 2, 4, 5, 6, 7]);
-        assert_eq!(stock.level(), 1);
-        assert!(stock.take_out(&pins, 0).is_empty(), "it is read");
+        assert_eq!(list.level(), 1);
+        assert!(list.take_out(&pins, 0).is_empty(), "it is read");
         drop(guard);
-        stock.append(&pins, &mut (8..12).collect());
-        assert_eq!(stock.take_out(&pins, 2).len(), 3);
-        stock.pass_now(&pins);
-        assert_eq!(stock.level(), 2);
+        list.append(&pins, &mut (8..12).collect());
+        assert_eq!(list.take_out(&pins, 2).len(), 3);
+        list.pass_now(&pins);
+        assert_eq!(list.level(), 2);
     }
 }

@@ -20,9 +20,9 @@ const MOST_PAIRS: usize = 64 << 10;
 
 impl Commands<'_, '_> {
     /// Returns whether the command may take longer than a turn should.
-    pub(super) fn is_long(&self, spec: &Spec, args: &[&[u8]]) -> bool {
+    pub(super) fn is_slow(&self, spec: &Spec, args: &[&[u8]]) -> bool {
         if spec.cost == Cost::Queued {
-            return self.is_long_transaction();
+            return self.is_slow_transaction();
         }
         if args.len() > MOST_ARGS {
             return true;
@@ -35,16 +35,16 @@ impl Commands<'_, '_> {
         }
     }
 
-    fn is_long_transaction(&self) -> bool {
+    fn is_slow_transaction(&self) -> bool {
         let Some(transaction) = &self.client.transaction else { return false };
-        let mut is_long = transaction.count > MOST_QUEUED;
-        if !is_long {
+        let mut is_slow = transaction.count > MOST_QUEUED;
+        if !is_slow {
             for_each_request(&transaction.requests, |args| {
                 let spec = args.first().and_then(|name| Spec::find(name));
-                is_long |= spec.is_some_and(|spec| spec.cost != Cost::Queued && self.is_long(spec, args));
+                is_slow |= spec.is_some_and(|spec| spec.cost != Cost::Queued && self.is_slow(spec, args));
             });
         }
-        is_long
+        is_slow
     }
 
     /// The sizes of the items that its keys have.

@@ -190,8 +190,8 @@ impl std::fmt::Debug for Departed<'_> {
 
 /// The lifecycle hooks of a pool, and the removal causes of its items that are still held.
 #[derive(Debug)]
-pub(crate) struct Life {
-    hooks: Arc<dyn Lifecycle>,
+pub(crate) struct Hooks {
+    user: Arc<dyn Lifecycle>,
     /// Items that have left and that somebody may hold, by the bits of their pointers.
     leaving: Mutex<HashMap<u32, RemovalCause>>,
 }
@@ -199,9 +199,9 @@ pub(crate) struct Life {
 /// Memory of an entry of `leaving`, in bytes, about.
 const LEAVING_BYTES: u64 = 16;
 
-impl Life {
-    pub(crate) fn new(hooks: Arc<dyn Lifecycle>) -> Self {
-        Self { hooks, leaving: Mutex::default() }
+impl Hooks {
+    pub(crate) fn new(user: Arc<dyn Lifecycle>) -> Self {
+        Self { user, leaving: Mutex::default() }
     }
 }
 
@@ -237,28 +237,28 @@ impl Core {
     /// # Safety
     /// As for [`Self::hooks_let_go`].
     #[inline]
-    pub(crate) unsafe fn may_evict(&self, life: Option<&Life>, ptr: ItemPtr) -> bool {
+    pub(crate) unsafe fn may_evict(&self, hooks: Option<&Hooks>, ptr: ItemPtr) -> bool {
         // SAFETY: passed on (invariant 5 of `slab::item`).
-        unsafe { !self.is_kept(ptr) && life.is_none_or(|life| self.hooks_let_go(life, ptr)) }
+        unsafe { !self.is_kept(ptr) && hooks.is_none_or(|hooks| self.hooks_let_go(hooks, ptr)) }
     }
 
     /// Returns whether the hooks agree to the eviction of an item.
     ///
     /// # Safety
     /// As for [`slab::Item::key`]; and the item was published.
-    pub(crate) unsafe fn hooks_let_go(&self, life: &Life, ptr: ItemPtr) -> bool {
+    pub(crate) unsafe fn hooks_let_go(&self, hooks: &Hooks, ptr: ItemPtr) -> bool {
         let item = self.arena.item(ptr).0;
         // SAFETY: passed on.
         let found = Found(unsafe { View::with_locks(self, item, ptr) });
-        told(|| life.hooks.may_evict(found)).unwrap_or(true)
+        told(|| hooks.user.may_evict(found)).unwrap_or(true)
     }
 
     /// Tells that an item has left the index. The caller holds a reference and no lock.
-    pub(crate) fn tell_removed(&self, life: &Life, ptr: ItemPtr, cause: RemovalCause) {
+    pub(crate) fn tell_removed(&self, hooks: &Hooks, ptr: ItemPtr, cause: RemovalCause) {
         // SAFETY: the caller holds a reference.
         let departed = unsafe { self.departed(ptr) };
-        told(|| life.hooks.on_remove(departed, cause));
-        life.leaving.lock().insert(ptr.to_bits(), cause);
+        told(|| hooks.user.on_remove(departed, cause));
+        hooks.leaving.lock().insert(ptr.to_bits(), cause);
         self.ledger.charge(Part::Fixed, LEAVING_BYTES);
     }
 
@@ -266,14 +266,14 @@ impl Core {
     /// gives up what is chained to it. The caller holds no lock.
     #[cold]
     pub(crate) fn finish(&self, class: &Class, ptr: ItemPtr) {
-        if let Some(life) = &class.life {
-            let cause = life.leaving.lock().remove(&ptr.to_bits());
+        if let Some(hooks) = &class.hooks {
+            let cause = hooks.leaving.lock().remove(&ptr.to_bits());
             // Without an entry it was never inserted.
             if let Some(cause) = cause {
                 self.ledger.release(Part::Fixed, LEAVING_BYTES);
                 // SAFETY: this thread owns the chunk.
                 let departed = unsafe { self.departed(ptr) };
-                told(|| life.hooks.on_destroy(departed, cause));
+                told(|| hooks.user.on_destroy(departed, cause));
             }
         }
         if self.arena.item(ptr).0.state().is_chained() {
@@ -285,6 +285,6 @@ impl Core {
     /// [`Self::depart`].
     #[inline]
     pub(crate) fn wants_finish(&self, class: &Class, ptr: ItemPtr) -> bool {
-        class.life.is_some() || self.beneath.get().is_some() || self.arena.item(ptr).0.state().is_chained()
+        class.hooks.is_some() || self.beneath.get().is_some() || self.arena.item(ptr).0.state().is_chained()
     }
 }

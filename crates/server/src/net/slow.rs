@@ -15,7 +15,8 @@
 //! 1. A connection is in its worker's table, waits here, or is with the thread. While it is away,
 //!    nothing else touches it, and its token stays its own.
 //! 2. While connections of a key space are away, its gate is marked
-//!    ([`base::pin::Gate::is_long`]), and no worker closes the gate: it would wait for the command.
+//!    ([`base::pin::Gate::has_slow`]), and no worker closes the gate: it would wait for the
+//!    command.
 
 use std::collections::VecDeque;
 use std::io;
@@ -62,8 +63,8 @@ impl<'c> Job<'c> {
         (settings, now_secs): (&Arc<Settings>, u32),
     ) -> Self {
         let pool = Arc::clone(&connection.account().tenant.pool);
-        pool.gate.begin_long();
-        connection.account().counters.add(Counter::PausedLong, 1);
+        pool.gate.begin_slow();
+        connection.account().counters.add(Counter::PausedSlow, 1);
         Self {
             token,
             lane,
@@ -78,7 +79,7 @@ impl<'c> Job<'c> {
     /// Tells the gate that the slow command is over, and returns the connection to its worker with
     /// the step that it needs next.
     pub(super) fn end(self) -> (Token, LaneId, Connection<'c>, Step) {
-        self.pool.gate.end_long();
+        self.pool.gate.end_slow();
         (self.token, self.lane, *self.connection, self.step)
     }
 }
@@ -87,7 +88,7 @@ impl<'c> Job<'c> {
 type Start<'c> = Box<dyn Fn(Receiver<Job<'c>>, Sender<Job<'c>>) -> io::Result<()> + 'c>;
 
 /// A worker's side.
-pub(crate) struct Long<'c> {
+pub(crate) struct SlowThread<'c> {
     start: Start<'c>,
     /// To the thread and back, once there is one.
     thread: Option<(Sender<Job<'c>>, Receiver<Job<'c>>)>,
@@ -97,13 +98,13 @@ pub(crate) struct Long<'c> {
     waiting: VecDeque<(LaneId, VecDeque<Job<'c>>)>,
 }
 
-impl<'c> Long<'c> {
+impl<'c> SlowThread<'c> {
     /// For worker number `index`. The thread is started when it is first needed, and ends with the
     /// worker, in `scope`.
     pub(crate) fn new<'e>(scope: &'c Scope<'c, 'e>, shared: &'c Shared, index: usize) -> Self {
         let start = move |jobs: Receiver<Job<'c>>, done: Sender<Job<'c>>| {
             let body = move || serve(shared, index, &jobs, done);
-            base::thread::spawn_in(scope, format!("long-{index}"), body).map(drop)
+            base::thread::spawn_in(scope, format!("slow-{index}"), body).map(drop)
         };
         Self { start: Box::new(start), thread: None, is_busy: false, waiting: VecDeque::new() }
     }
@@ -208,7 +209,7 @@ fn serve<'c>(shared: &'c Shared, index: usize, jobs: &Receiver<Job<'c>>, done: S
     let bytes = (RECEIVE_BYTES + KEEP_BYTES) as u64 + TlsBuffers::BYTES;
     shared.cache.ledger().charge(Part::Connections, bytes);
     let mut context = Context::new(shared, index);
-    context.is_long = true;
+    context.is_slow_thread = true;
     for mut job in jobs {
         context.settings = Arc::clone(&job.settings);
         context.now_secs = job.now_secs;
