@@ -83,7 +83,8 @@ impl<'i> Round<'_, '_, 'i> {
             if let Some(next) = key.and_then(|key| self.goes_elsewhere(Some(key))) {
                 return Some(next);
             }
-            let kept = match self.bring(key.as_slice()) {
+            let overwrites = matches!(&packet.request, Request::Store(store) if store.header.overwrites());
+            let kept = match self.bring(key.filter(|_| !overwrites).as_slice()) {
                 Ok(kept) => kept,
                 Err(next) => return Some(next),
             };

@@ -55,8 +55,9 @@ impl<'i> Round<'_, '_, 'i> {
     /// Makes the item for a large value, so that it is received there; a small one is waited for.
     pub(super) fn wait_for_value(&mut self, header: &StoreHeader<'_>, header_len: usize) -> Option<Next> {
         let appends = matches!(header.command, StoreCommand::Append | StoreCommand::Prepend);
-        // Over a cache beneath memory, the request waits for its item once it is whole.
-        if header.data_len < MIN_DIRECT_BYTES || appends || self.commands.shared.cache.has_secondary() {
+        // What depends on an item beneath memory waits for that once it is whole.
+        let depends = self.commands.shared.cache.has_secondary() && !header.overwrites();
+        if header.data_len < MIN_DIRECT_BYTES || appends || depends {
             return Some(Next::Input);
         }
         let line =

@@ -142,6 +142,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
         let kept = match &request {
             // It is answered in parts, for each of which its keys are brought.
             Request::Get(_) => return self.carry_out(request, consumed),
+            Request::Store(request) if request.header.overwrites() => self.bring(&[]),
             request => self.bring(key_of(request).flatten().as_slice()),
         };
         let kept = match kept {

@@ -18,6 +18,9 @@
 //!    one nor any that takes its place. So what an operation finds in memory is all that there is.
 //!    (An item is displaced without that if an entry of the index has no other place; it is lost
 //!    then, as in a cache without another beneath.)
+//! 5. A request that ends in vain says that the key has no item, as long as its fence holds: it was
+//!    the only one of the key, and was begun when memory had no item of the key and the fence was
+//!    made. Otherwise it says nothing, and who waited asks again.
 
 mod bring;
 mod image;

@@ -305,7 +305,10 @@ impl<'c> Commands<'_, 'c> {
     /// Removes what is under `key`, and says whether there was something.
     pub(super) fn remove(&self, key: &[u8]) -> bool {
         loop {
-            let Some(old) = self.keys().peek(key) else { return false };
+            let Some(old) = self.keys().peek(key) else {
+                // An item beneath memory, which an overwriting command has not brought, goes too.
+                return self.shared.cache.has_secondary() && self.keys().remove(key);
+            };
             let is_over = self.is_over(&old);
             if self.shared.cache.remove_matching(&old) {
                 return !is_over;

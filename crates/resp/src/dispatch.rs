@@ -104,8 +104,9 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
     fn keys_to_bring(&self, spec: &'static Spec, args: &[&[u8]]) -> Vec<Vec<u8>> {
         let keys_of = |spec: &Spec, args: &[&[u8]]| -> Vec<Vec<u8>> {
             let places = spec.guarded_places(args);
+            let needed = places.iter().enumerate().filter(|(nth, _)| !spec.overwrites(*nth, args));
             let mut keys: Vec<Vec<u8>> =
-                places.iter().filter_map(|place| args.get(*place)).map(|key| key.to_vec()).collect();
+                needed.filter_map(|(_, place)| args.get(*place)).map(|key| key.to_vec()).collect();
             if matches!(spec.command, Command::Generic(Generic::Sort | Generic::SortRo)) {
                 keys.extend(self.commands.keys_of_patterns(args));
             }

@@ -77,3 +77,55 @@ fn a_sort_brings_what_its_patterns_name() {
     assert_eq!(client.line(), "b");
     server.stop();
 }
+
+#[test]
+fn a_write_that_depends_on_nothing_brings_nothing() {
+    let (server, late) = start_late(config(), base::Clock::System).expect("a server");
+    let mut client = Client::connect(address(&server));
+    let mut redis = Client::connect(address(&server));
+    let large = "v".repeat(30_000);
+    for round in 0..5 {
+        for (request, reply) in [
+            ("set one 0 0 1\r\n5\r\n".to_owned(), "STORED"),
+            ("ms one 1 T60\r\n5\r\n".to_owned(), "HD"),
+            (format!("set one 0 0 30000\r\n{large}\r\n"), "STORED"),
+        ] {
+            let fetched = late.fetched();
+            assert_eq!(client.ask(request), reply);
+            base::thread::sleep(std::time::Duration::from_millis(2));
+            assert_eq!(late.fetched(), fetched, "round {round}");
+        }
+        for request in [
+            "SET two 5",
+            "SET two 5 EX 60",
+            "MSET one 5 two 6 three 7",
+            "SETEX two 60 5",
+            "SORT nothing STORE two",
+            "SET one 5 PXAT 1",
+            "BITOP AND one nothing",
+            "SET two 1",
+        ] {
+            let fetched = late.fetched();
+            let reply = redis.ask(format!("{request}\r\n"));
+            assert!(["+OK", ":0"].contains(&reply.as_str()), "{reply}");
+            base::thread::sleep(std::time::Duration::from_millis(2));
+            assert_eq!(late.fetched(), fetched, "{request}");
+        }
+        // What was to be removed is gone beneath memory too.
+        redis.ask("SET one 5\r\n");
+        base::thread::sleep(std::time::Duration::from_millis(2));
+        for remove in ["SORT nothing STORE one", "SET one 5 PXAT 1", "BITOP AND one nothing"] {
+            redis.ask("SET one 5\r\n");
+            base::thread::sleep(std::time::Duration::from_millis(2));
+            redis.ask(format!("{remove}\r\n"));
+            assert_eq!(redis.ask("EXISTS one\r\n"), ":0", "{remove}");
+        }
+        redis.ask("SET one 5\r\n");
+        // These depend on what was there.
+        assert_eq!(client.ask("add one 0 0 1\r\n6\r\n"), "NOT_STORED");
+        assert_eq!(redis.ask("SET two 6 NX\r\n"), "$-1");
+        assert_eq!(redis.ask("COPY one two\r\n"), ":0");
+        assert_eq!(redis.ask("SETNX two 6\r\n"), ":0");
+    }
+    server.stop();
+}

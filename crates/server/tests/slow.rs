@@ -77,7 +77,7 @@ fn bulks(client: &mut Client) -> Vec<String> {
 }
 
 fn handed_over(server: &Server, listener: &str) -> u64 {
-    metric(server, &format!("millpond_server_pauses_total{{listener=\"{listener}\",reason=\"long\"}}"))
+    metric(server, &format!("millpond_server_pauses_total{{listener=\"{listener}\",reason=\"slow\"}}"))
 }
 
 fn closed_for_memory(server: &Server) -> u64 {

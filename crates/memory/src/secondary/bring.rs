@@ -222,14 +222,10 @@ impl Request {
     }
 
     fn end(&self, fence: Fence, item: Option<OwnedHandle>) {
-        if let Some(secondary) = Secondary::of(fence.cache().core()) {
-            let mut flights = secondary.flights.lock();
-            let name = (self.space, self.key.clone());
-            if flights.get(&name).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
-                flights.remove(&name);
-            }
-        }
-        let missed = item.is_none().then_some(fence);
+        let secondary = Secondary::of(fence.cache().core());
+        let was_only = secondary.is_some_and(|secondary| secondary.land(&self.flight, &self.key));
+        // Otherwise another request may have brought the item, and it was evicted again.
+        let missed = (item.is_none() && was_only).then_some(fence);
         self.flight.end(item, missed);
     }
 }
@@ -243,6 +239,17 @@ impl Drop for Request {
 }
 
 impl Secondary {
+    /// Removes a flight that ends. Returns whether it was the key's flight all the time.
+    fn land(&self, flight: &Arc<Flight>, key: &[u8]) -> bool {
+        let mut flights = self.flights.lock();
+        let name = (flight.space, Box::from(key));
+        let was_only = flights.get(&name).is_some_and(|present| Arc::ptr_eq(present, flight));
+        if was_only {
+            flights.remove(&name);
+        }
+        was_only
+    }
+
     /// Has those who bring the key after this begin a request of their own if its flight is one of
     /// these, and was given up.
     fn leave(&self, space: u16, key: &[u8], waited: &[Pending]) {
@@ -345,6 +352,10 @@ impl<'c> Keys<'c> {
     }
 
     /// Joins the flight of a key, or begins one.
+    ///
+    /// From the look on that follows the fence and the flight, only a write, which voids the fence,
+    /// can put an item of the key into memory: so a request that ends in vain while its fence holds
+    /// says that there is none (invariant 5).
     fn fetch(self, secondary: &Secondary, key: &[u8]) -> Pending {
         // Made first (invariant 2), and with no lock held.
         let fence = self.fence(key);
@@ -360,7 +371,16 @@ impl<'c> Keys<'c> {
             flight
         };
         let pending = Pending::new(Arc::clone(&flight));
-        secondary.cache.fetch(Request { fence: Some(fence), space, hash, key: key.into(), flight });
+        match self.look_locked(secondary, SecondaryKey { space, hash, bytes: key }) {
+            Look::Beneath => {
+                secondary.cache.fetch(Request { fence: Some(fence), space, hash, key: key.into(), flight });
+            }
+            // It has come meanwhile, or has gone: to be looked at again.
+            Look::Here | Look::Leaving | Look::Nowhere => {
+                secondary.land(&flight, key);
+                flight.end(None, None);
+            }
+        }
         pending
     }
 

@@ -11,7 +11,11 @@ use crate::{ByteSize, Clock, Expiry, ItemOptions, PoolConfig, PoolId};
 
 /// Keeps all that is evicted, some of it where it lies, and answers requests when it is told to.
 #[derive(Default)]
-struct Late(Mutex<State>);
+struct Late {
+    state: Mutex<State>,
+    /// Number of times that it was asked whether it has a key.
+    looks: AtomicU64,
+}
 
 #[derive(Default)]
 struct State {
@@ -46,7 +50,7 @@ fn name(key: SecondaryKey<'_>) -> (u16, Vec<u8>) {
 
 impl SecondaryCache for Late {
     fn admit(&self, key: SecondaryKey<'_>) -> Option<u64> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.tickets += 1;
         let ticket = state.tickets;
         state.items.insert(name(key), (ticket, None));
@@ -54,7 +58,7 @@ impl SecondaryCache for Late {
     }
 
     fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departing<'_>) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let held = (state.holds_all || ticket.is_multiple_of(3)).then(|| item.hold()).flatten();
         let content = held.map_or_else(|| Content::Image(item.image().expect("no links")), Content::Held);
         match state.items.get_mut(&name(key)) {
@@ -64,17 +68,18 @@ impl SecondaryCache for Late {
     }
 
     fn erase(&self, key: SecondaryKey<'_>) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let erased = state.items.remove(&name(key));
         state.erased.extend(erased.and_then(|(_, content)| content));
     }
 
     fn may_have(&self, key: SecondaryKey<'_>) -> bool {
-        self.0.lock().items.contains_key(&name(key))
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.state.lock().items.contains_key(&name(key))
     }
 
     fn fetch(&self, request: Request) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let read = state.items.get(&name(request.key())).and_then(|(_, content)| content.as_ref());
         let read = read.map(Content::image);
         state.asked.push((request, read));
@@ -84,9 +89,9 @@ impl SecondaryCache for Late {
 impl Late {
     /// Answers one of the requests, if its item has come down.
     fn answer(&self, which: usize) {
-        let erased = std::mem::take(&mut self.0.lock().erased);
+        let erased = std::mem::take(&mut self.state.lock().erased);
         drop(erased);
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if state.asked.is_empty() {
             return;
         }
@@ -111,7 +116,7 @@ impl Late {
 impl Late {
     /// Lets go of all that it has: what it holds keeps the cache.
     fn clear(&self) {
-        let State { items, erased, asked, .. } = std::mem::take(&mut *self.0.lock());
+        let State { items, erased, asked, .. } = std::mem::take(&mut *self.state.lock());
         drop((items, erased, asked));
     }
 }
@@ -182,7 +187,8 @@ fn differs_from_model(seed: u64, plant: Option<Plant>) -> Option<String> {
             9 => clock.advance(std::time::Duration::from_millis(600)),
             _ => {}
         }
-        if keys.peek(&key).is_some() && late.0.lock().items.contains_key(&(keys.space_number(), key.to_vec()))
+        if keys.peek(&key).is_some()
+            && late.state.lock().items.contains_key(&(keys.space_number(), key.to_vec()))
         {
             return Some(format!("step {step}: {key:?} is in memory and beneath"));
         }
@@ -240,7 +246,7 @@ fn who_waits_is_woken_however_it_ends() {
             cache.keys(pool).flush();
             late.answer(0);
         },
-        |_, _, late| drop(late.0.lock().asked.pop()),
+        |_, _, late| drop(late.state.lock().asked.pop()),
     ];
     for (number, end) in ends.into_iter().enumerate() {
         let (cache, pool, late, _) = cache();
@@ -251,7 +257,7 @@ fn who_waits_is_woken_however_it_ends() {
             Brought::Kept(kept) => panic!("{kept:?}"),
         };
         let (early, other) = (ask(), ask());
-        assert_eq!(late.0.lock().asked.len(), 1, "asked once");
+        assert_eq!(late.state.lock().asked.len(), 1, "asked once");
         let count = Arc::new(Count::default());
         let waker = std::task::Waker::from(Arc::clone(&count));
         early.wake(&waker);
@@ -284,7 +290,7 @@ fn who_gives_up_takes_the_key_for_absent_and_the_next_asks_anew() {
         Brought::Pending(pending) => Err(pending),
         Brought::Kept(kept) => Ok(kept.item().map(|item| value_of(item))),
     };
-    let asked = || late.0.lock().asked.len();
+    let asked = || late.state.lock().asked.len();
     put(&cache, pool, b"key", 1, Expiry::Never);
     assert!(keys.evict(b"key"));
     let mut early = ask(&[]).expect_err("beneath");
@@ -305,10 +311,39 @@ fn who_gives_up_takes_the_key_for_absent_and_the_next_asks_anew() {
     assert_eq!(keys.peek(b"key").map(|item| value_of(&item)), Some(2));
 }
 
+/// A request that was given up ends in vain after another one has brought the item, which was
+/// evicted again: who still waits for the first one must not take the key for absent.
+#[test]
+fn a_miss_counts_only_if_nobody_else_could_bring_the_item() {
+    let (cache, pool, late, _) = cache();
+    let keys = cache.keys(pool);
+    let ask = |waited: &[Pending]| match keys.bring_again(b"key", waited) {
+        Brought::Pending(pending) => Err(pending),
+        Brought::Kept(kept) => Ok(kept.item().map(|item| value_of(item))),
+    };
+    put(&cache, pool, b"key", 1, Expiry::Never);
+    assert!(keys.evict(b"key"));
+    let (mut hasty, patient) = (ask(&[]).expect_err("beneath"), ask(&[]).expect_err("beneath"));
+    hasty.give_up();
+    assert_eq!(ask(&[hasty]).ok(), Some(None));
+    let other = ask(&[]).expect_err("beneath");
+    late.answer(1);
+    assert_eq!(ask(std::slice::from_ref(&other)).ok(), Some(Some(1)));
+    drop(other);
+    assert!(keys.evict(b"key"));
+    // In vain: the cache beneath had given the item away.
+    drop(late.state.lock().asked.pop());
+    assert!(patient.is_done());
+    let again = ask(std::slice::from_ref(&patient)).expect_err("beneath again");
+    late.answer(0);
+    assert_eq!(ask(&[patient, again]).ok(), Some(Some(1)));
+    late.clear();
+}
+
 #[test]
 fn what_is_held_lies_where_it_lay_and_takes_no_more_than_its_share() {
     let (cache, pool, late, _) = cache();
-    late.0.lock().holds_all = true;
+    late.state.lock().holds_all = true;
     for key in 0..40_000_u64 {
         put(&cache, pool, &key.to_le_bytes(), key, Expiry::Never);
     }
@@ -316,7 +351,7 @@ fn what_is_held_lies_where_it_lay_and_takes_no_more_than_its_share() {
     let share = ByteSize::mib(16).as_u64() / 16;
     let held = cache.outgoing_bytes();
     assert!((share..share + 400_000).contains(&held), "{held} bytes");
-    let counted = late.0.lock().items.iter().fold([0; 2], |[held, images], (name, (_, content))| {
+    let counted = late.state.lock().items.iter().fold([0; 2], |[held, images], (name, (_, content))| {
         let key = u64::from_le_bytes(name.1.as_slice().try_into().expect("8 bytes"));
         match content.as_ref().expect("it has come") {
             Content::Held(handle) => {
@@ -331,7 +366,7 @@ fn what_is_held_lies_where_it_lay_and_takes_no_more_than_its_share() {
     assert!(counted[0] > 2 && counted[1] > 1_000, "{counted:?} held and copied");
     // What is held is brought up like the rest, and what is written is given up.
     let one =
-        late.0.lock().items.iter().find_map(|(name, (_, content))| {
+        late.state.lock().items.iter().find_map(|(name, (_, content))| {
             matches!(content, Some(Content::Held(_))).then(|| name.1.clone())
         });
     let one = one.expect("one is held");

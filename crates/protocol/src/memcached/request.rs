@@ -156,6 +156,14 @@ pub struct StoreHeader<'a> {
     pub meta: Option<MetaFlags<'a>>,
 }
 
+impl StoreHeader<'_> {
+    /// Returns whether it stores the value whatever was there before: neither its effect nor its
+    /// reply depends on that.
+    pub fn overwrites(&self) -> bool {
+        self.command == StoreCommand::Set && self.compare_cas.is_none()
+    }
+}
+
 /// A storage command with all of its data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct StoreRequest<'a> {

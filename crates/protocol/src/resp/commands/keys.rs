@@ -45,6 +45,25 @@ pub struct KeySpec {
     /// An explanation; most have none, and it is empty.
     pub note: &'static str,
     varies: Option<Varies>,
+    depends: Option<Depends>,
+}
+
+/// The options with which a request that writes a key depends on what was there before.
+#[derive(Clone, Copy, Debug)]
+struct Depends {
+    /// The request has one of them, or has none.
+    with: bool,
+    options: &'static [&'static str],
+}
+
+impl Depends {
+    /// The first place at which an option can be.
+    const FROM: usize = 3;
+
+    fn applies(&self, args: &[&[u8]]) -> bool {
+        let is_option = |argument: &&[u8]| self.options.iter().any(|option| is(argument, option));
+        args.iter().skip(Self::FROM).any(is_option) == self.with
+    }
 }
 
 /// The access to a key that one of the options of a request decides on.
@@ -59,7 +78,7 @@ struct Varies {
 
 impl KeySpec {
     const fn new(flags: &'static str, begin: Begin, find: Find) -> Self {
-        Self { flags, begin, find, note: "", varies: None }
+        Self { flags, begin, find, note: "", varies: None, depends: None }
     }
 
     const fn range(index: i8, flags: &'static str, last: i8, step: i8) -> Self {
@@ -104,6 +123,18 @@ impl KeySpec {
     /// With an explanation.
     pub(super) const fn note(mut self, note: &'static str) -> Self {
         self.note = note;
+        self
+    }
+
+    /// Depending on what was there before if the request has one of these options.
+    pub(super) const fn depends_with(mut self, options: &'static [&'static str]) -> Self {
+        self.depends = Some(Depends { with: true, options });
+        self
+    }
+
+    /// Depending on what was there before unless the request has one of these options.
+    pub(super) const fn depends_without(mut self, options: &'static [&'static str]) -> Self {
+        self.depends = Some(Depends { with: false, options });
         self
     }
 
@@ -210,16 +241,28 @@ impl Spec {
         (has(&["access"]), has(&["update", "insert", "delete"]))
     }
 
+    /// Returns whether a request writes its `nth` key whatever was there before: neither its effect
+    /// nor its reply depends on that.
+    #[must_use]
+    pub fn overwrites(&self, nth: usize, args: &[&[u8]]) -> bool {
+        let depends = self.key_spec(nth).and_then(|keys| keys.depends);
+        self.key_flags(nth, args) == "OW update" && !depends.is_some_and(|depends| depends.applies(args))
+    }
+
     /// The access of a request to its `nth` key, in Redis's words.
     #[must_use]
     pub fn key_flags(&self, nth: usize, args: &[&[u8]]) -> &'static str {
         if self.subcommands.iter().any(|known| known.has_key) {
             return "RO";
         }
-        // The first key has a specification of its own, if there are several.
-        let found = if nth == 0 { self.keys.first() } else { self.keys.last() };
+        let found = self.key_spec(nth);
         let unknown = if self.writes() { "RW access update" } else { "RO access" };
         found.map_or(unknown, |keys| keys.flags_in(args))
+    }
+
+    /// The specification of the `nth` key: the first has one of its own, if there are several.
+    fn key_spec(&self, nth: usize) -> Option<&'static KeySpec> {
+        if nth == 0 { self.keys.first() } else { self.keys.last() }
     }
 
     /// The place of the number of keys, behind which the keys follow.
@@ -335,6 +378,36 @@ mod tests {
             ("lpop k", (true, true)),
         ] {
             assert_eq!(access(request), expected, "{request}");
+        }
+    }
+
+    #[test]
+    fn what_overwrites_depends_on_nothing_that_was_there() {
+        for (request, nth, overwrites) in [
+            ("SET k v", 0, true),
+            ("set nx xx ex 5", 0, true),
+            ("SET k v EX 5 nx", 0, false),
+            ("SET k v XX", 0, false),
+            ("SET k v KEEPTTL", 0, false),
+            ("SET k v GET", 0, false),
+            ("MSET a 1 b 2", 1, true),
+            ("MSETNX a 1 b 2", 1, false),
+            ("GETSET k v", 0, false),
+            ("COPY a b", 1, false),
+            ("COPY a b REPLACE", 0, false),
+            ("COPY a b REPLACE", 1, true),
+            ("RENAME a b", 0, false),
+            ("RENAME a b", 1, true),
+            ("RENAMENX a b", 1, false),
+            ("BITOP AND d a b", 0, true),
+            ("BITOP AND d a b", 1, false),
+            ("APPEND k v", 0, false),
+            ("SETEX k 5 v", 0, true),
+            ("DEL k", 0, false),
+        ] {
+            let args: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
+            let spec = Spec::find(args[0]).expect("a command");
+            assert_eq!(spec.overwrites(nth, &args), overwrites, "{request}, key {nth}");
         }
     }
 }

@@ -11,7 +11,7 @@ use super::super::subcommand::Subcommand;
 group! {
     /// A command of keys of any type.
     Generic = Group { name: "generic", categories: &[Category::Keyspace] };
-    Copy("copy", "6.2.0", -3, "write denyoom", &[KeySpec::at(1, "RO access"), KeySpec::at(2, "OW update")])
+    Copy("copy", "6.2.0", -3, "write denyoom", &[KeySpec::at(1, "RO access"), KeySpec::at(2, "OW update").depends_without(&["REPLACE"])])
         .summary("Copies the value of a key to another key.")
         .exclusive(),
     Del("del", "1.0.0", -2, "write", &[KeySpec::all_from(1, "RM delete")])

@@ -53,6 +53,7 @@ group! {
         .summary("Sets the value of a key and its time to live in milliseconds."),
     Set("set", "1.0.0", -3, "write denyoom", &[KeySpec::at(1, "RW access update variable_flags")
             .varies(&["GET"], 3, "RW access update", "OW update")
+            .depends_with(&["NX", "XX", "KEEPTTL"])
             .note("RW and ACCESS due to the optional `GET` argument")])
         .summary("Sets the value of a key, whatever its type was."),
     SetEx("setex", "2.0.0", 4, "write denyoom", OVERWRITES)
