@@ -1,5 +1,5 @@
-//! An instance as those see it who observe and change it: SIGHUP, `CONFIG SET`, `cache_memlimit`,
-//! the admin API, and the agents of a control plane.
+//! The interface through which SIGHUP, `CONFIG SET`, `cache_memlimit`, the admin API and programs
+//! observe and change a running instance.
 //!
 //! They all read the same figures and make changes by the same steps, in the names and units of the
 //! configuration, so that a change has the same checks, errors and log whoever asked for it.
@@ -26,8 +26,8 @@ pub struct Observation {
     pub tenants: Vec<TenantFigures>,
 }
 
-/// A running instance. No method is for a thread that serves requests, unless a request asks for
-/// just that: observing takes time with each pool and tenant, and a change may take seconds.
+/// A running instance. A worker calls these methods only for a request that needs them: observing
+/// takes time for each pool and tenant, and a change may take seconds.
 pub trait Instance: Send + Sync {
     /// Returns the settings in force.
     fn config(&self) -> Arc<Config>;
@@ -36,7 +36,8 @@ pub trait Instance: Send + Sync {
     fn observe(&self) -> Observation;
 
     /// Changes single settings, all or none, to the result of `edit` on the configuration in force,
-    /// and returns all differences. `by` names in the log who changed them.
+    /// and returns all differences. `by` names in the log who changed them. `edit` must change
+    /// nothing by itself: changes are made one after the other.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](config::ErrorKind::Config) if `edit` finds problems, or a setting
@@ -51,7 +52,8 @@ pub trait Instance: Send + Sync {
     /// [`ErrorKind::Config`](config::ErrorKind::Config) if the configuration, or a file that it
     /// names, is invalid, and nothing was changed;
     /// [`ErrorKind::Engine`](config::ErrorKind::Engine) if the cache rejects a limit: the settings
-    /// applied before that stay.
+    /// applied before that stay. [`ErrorKind::System`](config::ErrorKind::System) if the server is
+    /// stopping.
     fn reload(&self, config: &Config, by: &str) -> Result<Vec<Change>, Error>;
 
     /// Returns the file that [`Self::write`] writes.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use config::change::{self, Change, shown_value};
@@ -23,12 +24,15 @@ impl Instance for Shared {
     }
 
     fn observe(&self) -> Observation {
+        // First, so that the pool of each tenant is in the statistics.
+        let (directory, monotonic_nanos) = (self.directory(), self.clock.monotonic_nanos());
         let cache = self.cache.stats();
-        let tenants = tenants(self, &cache);
-        Observation { monotonic_nanos: self.clock.monotonic_nanos(), cache, tenants }
+        let tenants = tenants(self, &directory, &cache);
+        Observation { monotonic_nanos, cache, tenants }
     }
 
     fn change(&self, by: &str, edit: &dyn Fn(&Config) -> Edited) -> Result<Vec<Change>, Error> {
+        self.check_serving()?;
         let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.config();
         let Edited { config: new, mut problems } = edit(&old);
@@ -49,6 +53,7 @@ impl Instance for Shared {
     }
 
     fn reload(&self, config: &Config, by: &str) -> Result<Vec<Change>, Error> {
+        self.check_serving()?;
         let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = self.apply(config, by, Files::Reopen)?;
         // Settings that were changed one by one no longer hold, or are the same in the file.
@@ -88,6 +93,15 @@ impl Instance for Shared {
 }
 
 impl Shared {
+    /// # Errors
+    /// If the server stops: a change could begin what nobody would end.
+    fn check_serving(&self) -> Result<(), Error> {
+        if self.draining.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::System, "the server is stopping".to_owned()));
+        }
+        Ok(())
+    }
+
     /// Puts a configuration in force, and logs each change.
     fn apply(&self, config: &Config, by: &str, files: Files) -> Result<Vec<Change>, Error> {
         let changes = Reload { shared: self }.apply(config, files)?;

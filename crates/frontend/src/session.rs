@@ -35,7 +35,7 @@ pub trait Session<'c>: Send {
     fn waits_as_a_whole(&self) -> bool;
 
     /// Returns whether the next request waits for items to be brought into memory.
-    fn is_bringing(&self) -> bool;
+    fn is_bringing(&mut self) -> bool;
 
     /// Stops waiting for overdue items. Returns whether there are some: the next request
     /// is carried out without them.

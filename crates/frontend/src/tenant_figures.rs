@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use millpond::CacheStats;
-use tenancy::Tenant;
 use tenancy::metrics::{Counter, ListenerCounters};
+use tenancy::{Directory, Tenant};
 
 use crate::listener::ListenerState;
 use crate::shared::Shared;
@@ -66,8 +66,8 @@ figures! {
     reserve_bytes, "millpond_tenant_reserve_bytes", false, "Memory that others do not take from the tenant's pool.";
 }
 
-/// Returns the present figures of each tenant; `stats` are those of the cache.
-pub fn tenants(shared: &Shared, stats: &CacheStats) -> Vec<TenantFigures> {
+/// Returns the present figures of each tenant of the directory; `stats` are those of the cache.
+pub fn tenants(shared: &Shared, directory: &Directory, stats: &CacheStats) -> Vec<TenantFigures> {
     let of = |tenant: &Arc<Tenant>| {
         let count = |counter| sum(&shared.listeners, tenant, |counters| counters.total(counter));
         let pool = stats.pools.iter().find(|pool| pool.id == tenant.pool.id);
@@ -91,7 +91,7 @@ pub fn tenants(shared: &Shared, stats: &CacheStats) -> Vec<TenantFigures> {
             reserve_bytes: pool.map_or(0, |pool| pool.reserve_bytes),
         }
     };
-    shared.directory().tenants.iter().map(of).collect()
+    directory.tenants.iter().map(of).collect()
 }
 
 /// The sum of what `of` reads of the counters of a tenant's clients, over all listeners.

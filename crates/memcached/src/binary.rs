@@ -84,12 +84,14 @@ impl<'i> Round<'_, '_, 'i> {
                 return Some(next);
             }
             let overwrites = matches!(&packet.request, Request::Store(store) if store.header.overwrites());
-            let kept = match self.bring(key.filter(|_| !overwrites).as_slice()) {
+            let is_written = !matches!(&packet.request, Request::Get(_) | Request::Touch { .. });
+            let kept = match self.bring(key.filter(|_| !overwrites).as_slice(), is_written) {
                 Ok(kept) => kept,
                 Err(next) => return Some(next),
             };
             let next = self.binary_act(parse).or_else(|| self.answer_batch());
             drop(kept);
+            self.bringing.end();
             return next;
         }
         self.binary_act(parse)

@@ -216,7 +216,7 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
         true
     }
 
-    fn is_bringing(&self) -> bool {
+    fn is_bringing(&mut self) -> bool {
         self.bringing.is_waiting()
     }
 

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use frontend::bringing::Bringing;
+use frontend::bringing::{Bringing, Needed};
 use frontend::lookup::Batch;
 use frontend::output::Output;
 use frontend::settings::Settings;
@@ -11,7 +11,7 @@ use frontend::turn::Next;
 use millpond::ReadHandle;
 use millpond::secondary::Kept;
 use protocol::memcached::binary::{Parser as BinaryParser, REQUEST_MAGIC};
-use protocol::memcached::{Key, KeyBuf, MetaCommand, Parse, Parser, Reply, Request};
+use protocol::memcached::{Key, KeyBuf, MetaCommand, MetaRequest, Parse, Parser, Reply, Request};
 use tenancy::{Account, Route};
 
 use super::authentication::Said;
@@ -128,6 +128,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
         if self.commands.bound.is_some()
             && let ControlFlow::Break(next) = self.deny(&request, consumed)
         {
+            self.bringing.end();
             return next;
         }
         if self.route.is_some()
@@ -142,8 +143,15 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
         let kept = match &request {
             // It is answered in parts, for each of which its keys are brought.
             Request::Get(_) => return self.carry_out(request, consumed),
-            Request::Store(request) if request.header.overwrites() => self.bring(&[]),
-            request => self.bring(key_of(request).flatten().as_slice()),
+            Request::Store(request) if request.header.overwrites() => self.bring(&[], true),
+            request => {
+                let is_written = !matches!(
+                    request,
+                    Request::Touch(_)
+                        | Request::Meta(MetaRequest { command: MetaCommand::Get | MetaCommand::Debug, .. })
+                );
+                self.bring(key_of(request).flatten().as_slice(), is_written)
+            }
         };
         let kept = match kept {
             Ok(kept) => kept,
@@ -151,6 +159,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
         };
         let next = self.carry_out(request, consumed).or_else(|| self.answer_batch());
         drop(kept);
+        self.bringing.end();
         next
     }
 
@@ -158,14 +167,14 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
     ///
     /// # Errors
     /// Ends the turn: some are on their way, and the request is to be parsed again.
-    pub(super) fn bring(&mut self, keys: &[Key<'i>]) -> Result<Vec<Kept<'c>>, Next> {
+    pub(super) fn bring(&mut self, keys: &[Key<'i>], is_written: bool) -> Result<Vec<Kept<'c>>, Next> {
         let mut scratch = KeyBuf::default();
-        let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.bytes(&mut scratch).to_vec()).collect();
-        self.bring_all(keys.iter().map(Vec::as_slice))
+        let keys = keys.iter().map(|key| key.bytes(&mut scratch).to_vec());
+        self.bring_all(&keys.map(|key| Needed { key, is_written }).collect::<Vec<_>>())
     }
 
     /// Does so for keys as they are stored.
-    fn bring_all<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> Result<Vec<Kept<'c>>, Next> {
+    fn bring_all(&mut self, keys: &[Needed]) -> Result<Vec<Kept<'c>>, Next> {
         if let Some(next) = self.answer_batch() {
             return Err(next);
         }
@@ -232,7 +241,12 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
                 if let Some(next) = self.answer_batch() {
                     return Some(next);
                 }
-                match self.bring_all(std::iter::once(key).chain(keys).take(KEPT_TOGETHER)) {
+                let some = std::iter::once(key).chain(keys).take(KEPT_TOGETHER);
+                let mut needed: Vec<Needed> =
+                    some.map(|key| Needed { key: key.to_vec(), is_written: false }).collect();
+                needed.sort_unstable();
+                needed.dedup();
+                match self.bring_all(&needed) {
                     Ok(brought) => (kept, kept_until) = (brought, index - 1 + KEPT_TOGETHER),
                     Err(next) => {
                         *self.answered_keys = index - 1;
@@ -263,6 +277,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
             if let Some(next) = self.answer_batch() {
                 return Some(next);
             }
+            self.bringing.end();
         }
         *self.answered_keys = 0;
         self.position += consumed;

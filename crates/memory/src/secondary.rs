@@ -190,7 +190,7 @@ impl Cache {
     pub fn over(config: CacheConfig, secondary: Arc<dyn SecondaryCache>) -> Result<Self, Error> {
         let cache = Self::new(config)?;
         let core = cache.core();
-        core.ledger.charge(Part::Fixed, Keeps::BYTES);
+        core.ledger.charge(Part::Fixed, Keeps::BYTES + Outgoing::BYTES);
         let beneath = Secondary {
             cache: secondary,
             flights: Mutex::default(),

@@ -1,6 +1,7 @@
 //! From a request to the command that answers it: what must hold before a command is executed, and
 //! how it is kept apart from others.
 
+use frontend::bringing::Needed;
 use frontend::turn::Next;
 use millpond::secondary::Kept;
 use protocol::http;
@@ -91,24 +92,29 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
         let place = (self.commands.shared, &**self.commands.info);
         let space = self.commands.keys();
         let keys = self.keys_to_bring(spec, args);
-        let kept = self.bringing.bring(place, space, keys.iter().map(Vec::as_slice))?;
+        let kept = self.bringing.bring(place, space, &keys)?;
         // A collection whose elements name keys may have come since.
         let again = self.keys_to_bring(spec, args);
-        if again.iter().all(|key| keys.binary_search(key).is_ok()) {
+        if again.iter().all(|needed| keys.binary_search(needed).is_ok()) {
             return Some(kept);
         }
-        self.bringing.bring(place, space, again.iter().map(Vec::as_slice))
+        self.bringing.bring(place, space, &again)
     }
 
     /// The keys whose items a command needs, in order, each once.
-    fn keys_to_bring(&self, spec: &'static Spec, args: &[&[u8]]) -> Vec<Vec<u8>> {
-        let keys_of = |spec: &Spec, args: &[&[u8]]| -> Vec<Vec<u8>> {
+    fn keys_to_bring(&self, spec: &'static Spec, args: &[&[u8]]) -> Vec<Needed> {
+        let keys_of = |spec: &Spec, args: &[&[u8]]| -> Vec<Needed> {
             let places = spec.guarded_places(args);
             let needed = places.iter().enumerate().filter(|(nth, _)| !spec.overwrites(*nth, args));
-            let mut keys: Vec<Vec<u8>> =
-                needed.filter_map(|(_, place)| args.get(*place)).map(|key| key.to_vec()).collect();
+            let mut keys: Vec<Needed> = needed
+                .filter_map(|(nth, place)| {
+                    let (_, is_written) = spec.access(nth, args);
+                    Some(Needed { key: args.get(*place)?.to_vec(), is_written })
+                })
+                .collect();
             if matches!(spec.command, Command::Generic(Generic::Sort | Generic::SortRo)) {
-                keys.extend(self.commands.keys_of_patterns(args));
+                let named = self.commands.keys_of_patterns(args).into_iter();
+                keys.extend(named.map(|key| Needed { key, is_written: false }));
             }
             keys
         };
@@ -116,15 +122,21 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
         if spec.command == Command::Transactions(Transactions::Exec)
             && let Some(transaction) = &self.commands.client.transaction
         {
-            keys.extend(self.commands.client.watched.iter().map(|watched| watched.key.to_vec()));
+            let watched = self.commands.client.watched.iter();
+            keys.extend(watched.map(|watched| Needed { key: watched.key.to_vec(), is_written: false }));
             for_each_request(&transaction.requests, |args| {
                 if let Some(spec) = args.first().and_then(|name| Spec::find(name)) {
                     keys.extend(keys_of(spec, args));
                 }
             });
         }
+        // Those that are written come last of the same key.
         keys.sort_unstable();
-        keys.dedup();
+        keys.dedup_by(|later, kept| {
+            let is_same = later.key == kept.key;
+            kept.is_written |= is_same && later.is_written;
+            is_same
+        });
         keys
     }
 

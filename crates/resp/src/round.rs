@@ -274,6 +274,9 @@ impl<'i> Round<'_, '_, 'i> {
         let clock = &self.commands.shared.clock;
         let since = if is_timed { self.mark.take().unwrap_or_else(|| clock.monotonic_nanos()) } else { 0 };
         let done = self.execute(args);
+        if done.is_executed() {
+            self.bringing.end();
+        }
         if is_timed && done.is_executed() {
             let now = clock.monotonic_nanos();
             self.mark = Some(now);

@@ -184,18 +184,38 @@ impl<'c> Commands<'_, 'c> {
         let Ok(options) = Options::parse(args.get(2..).unwrap_or_default(), true, may_read_all) else {
             return Vec::new();
         };
-        let patterns: Vec<(&[u8], &[u8])> =
+        let mut patterns: Vec<(&[u8], &[u8])> =
             options.by.iter().chain(&options.gets).filter_map(Pattern::around).collect();
-        let elements = if patterns.is_empty() { None } else { self.elements_now(arg(args, 1)) };
-        let elements = elements.filter(|all| Budget::new().spend(all.len(), 0).is_ok()).unwrap_or_default();
+        patterns.sort_unstable();
+        patterns.dedup();
+        let elements = if patterns.is_empty() { None } else { self.elements_now(arg(args, 1), &options) };
+        // What is more, the command refuses.
+        let around: usize = patterns.iter().map(|(before, behind)| before.len() + behind.len()).sum();
+        let is_affordable = |elements: &Vec<Member>| {
+            let own: usize = elements.iter().map(|element| element.key.len()).sum();
+            let bytes = own.saturating_mul(patterns.len()).saturating_add(around * elements.len());
+            Budget::new().spend(elements.len().saturating_mul(patterns.len()), bytes).is_ok()
+        };
+        let elements = elements.filter(is_affordable).unwrap_or_default();
         let key =
             |(before, behind): &(&[u8], &[u8]), element: &Member| [before, &*element.key, behind].concat();
         elements.iter().flat_map(|element| patterns.iter().map(move |around| key(around, element))).collect()
     }
 
-    fn elements_now(&self, key: &[u8]) -> Option<Vec<Member>> {
+    /// The elements of a key about which the command asks: all of them, or without an order to
+    /// compute, those that `LIMIT` names.
+    fn elements_now(&self, key: &[u8], options: &Options<'_>) -> Option<Vec<Member>> {
         let item = self.peek(key)?;
-        Collection::of(&self.shared.cache, &item)?.read(|view| view.all()).ok()?.map(|(_, all)| all)
+        let collection = Collection::of(&self.shared.cache, &item)?;
+        let (_, mut all) = collection.read(|view| view.all()).ok()??;
+        if matches!(options.by, Some(Pattern::Nothing)) && collection.kind() != CollectionKind::Set {
+            if options.is_reverse {
+                all.reverse();
+            }
+            let (first, count) = options.part(all.len());
+            all = all.into_iter().skip(first).take(count).collect();
+        }
+        Some(all)
     }
 
     /// The elements of a key in the order that is wanted.

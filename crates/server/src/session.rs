@@ -88,8 +88,8 @@ impl<'c> AnySession<'c> {
     }
 
     /// Returns whether the next request waits for items to be brought into memory.
-    pub(crate) fn is_bringing(&self) -> bool {
-        self.decided().is_some_and(Session::is_bringing)
+    pub(crate) fn is_bringing(&mut self) -> bool {
+        self.decided_mut().is_some_and(|session| session.is_bringing())
     }
 
     /// Stops waiting for overdue items, and returns whether there are some.

@@ -68,5 +68,6 @@ fn an_instance_is_observed_after_its_server_has_stopped() {
     let instance = server.instance();
     server.stop();
     assert_eq!(instance.observe().tenants.iter().map(|tenant| tenant.connections).sum::<u64>(), 0);
-    instance.change(BY, &|old| lay_over(old, &[])).expect("nothing is changed");
+    let error = instance.change(BY, &|old| lay_over(old, &[])).expect_err("nobody serves");
+    assert_eq!(error.kind(), ErrorKind::System);
 }

@@ -47,7 +47,83 @@ fn a_cache_beneath_that_hangs_holds_up_no_client_for_long() {
     late.hang(false);
     evicted();
     assert_eq!(redis.ask("INCR one\r\n"), ":7");
-    assert_eq!(client.ask("incr three 1\r\n"), "6", "what nobody wrote is there still");
+    assert_eq!(redis.ask("GET two\r\n"), "$1", "what was only read is there still");
+    assert_eq!(redis.line(), "5");
+    server.stop();
+}
+
+#[test]
+fn what_a_client_was_told_is_gone_does_not_come_back() {
+    let (server, late) = start_late(config(), base::Clock::System).expect("a server");
+    let mut redis = Client::connect(address(&server));
+    let mut client = Client::connect(address(&server));
+    let keys = ["del", "getdel", "expire", "incr", "append", "set", "delete", "touch"];
+    for key in keys {
+        assert_eq!(redis.ask(format!("SET {key} 5\r\n")), "+OK");
+    }
+    assert_eq!(redis.ask("SADD srem a b\r\n"), ":2");
+    assert_eq!(redis.ask("SADD sinter a b\r\n"), ":2");
+    base::thread::sleep(std::time::Duration::from_millis(100));
+    late.hang(true);
+    // In one pipeline each, so that they wait one after the other: each for itself.
+    let asked = [
+        ("DEL del", ":0"),
+        ("GETDEL getdel", "$-1"),
+        ("EXPIRE expire -1", ":0"),
+        ("SREM srem a", ":0"),
+        ("SINTERSTORE sinter none sinter", ":0"),
+        ("SET set 6 XX PXAT 1", "$-1"),
+    ];
+    let mut others: Vec<Client> = asked.iter().map(|_| Client::connect(address(&server))).collect();
+    for (other, (request, _)) in others.iter_mut().zip(asked) {
+        other.send(format!("{request}\r\n"));
+    }
+    client.send("delete delete\r\n");
+    redis.send("GET touch\r\n");
+    for (other, (request, reply)) in others.iter_mut().zip(asked) {
+        assert_eq!(other.line(), reply, "{request}");
+    }
+    assert_eq!((client.line(), redis.line()), ("NOT_FOUND".to_owned(), "$-1".to_owned()));
+    late.hang(false);
+    base::thread::sleep(std::time::Duration::from_millis(20));
+    for key in ["del", "getdel", "expire", "srem", "sinter", "set", "delete"] {
+        assert_eq!(redis.ask(format!("EXISTS {key}\r\n")), ":0", "{key}");
+    }
+    assert_eq!(redis.ask("EXISTS touch\r\n"), ":1", "a read removes nothing");
+    server.stop();
+}
+
+#[test]
+fn a_request_for_many_keys_that_do_not_come_holds_up_nobody() {
+    const KEYS: usize = 4_000;
+    let mut config = config();
+    config.threads = millpond_server::config::Auto::Set(1);
+    let (server, late) = start_late(config, base::Clock::System).expect("a server");
+    let mut redis = Client::connect(address(&server));
+    let mut other = Client::connect(address(&server));
+    let keys: Vec<String> = (0..KEYS).map(|key| format!("key:{key}")).collect();
+    for some in keys.chunks(100) {
+        let pairs: Vec<String> = some.iter().map(|key| format!("{key} 5")).collect();
+        assert_eq!(redis.ask(format!("MSET {}\r\n", pairs.join(" "))), "+OK");
+    }
+    base::thread::sleep(std::time::Duration::from_millis(300));
+    late.hang(true);
+    let request: Vec<String> = keys.iter().map(|key| format!("${}\r\n{key}\r\n", key.len())).collect();
+    redis.send(format!("*{}\r\n$6\r\nEXISTS\r\n{}", KEYS + 1, request.concat()));
+    let mut pings = 0;
+    let replied = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| redis.line());
+        while !waits.is_finished() {
+            assert_eq!(other.ask("PING\r\n"), "+PONG");
+            pings += 1;
+            base::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        waits.join().expect("no panic")
+    });
+    let found: usize = replied.trim_start_matches(':').parse().expect("a number");
+    assert!(found < KEYS, "some were beneath");
+    assert!(pings > 10, "{pings} of another client were answered meanwhile");
+    late.hang(false);
     server.stop();
 }
 

@@ -285,6 +285,11 @@ impl<'c> Connection<'c> {
         self.paused
     }
 
+    /// Returns whether the next request waits for items that have not come yet.
+    pub(crate) fn is_bringing(&mut self) -> bool {
+        self.session.is_bringing()
+    }
+
     /// Stops waiting for overdue items. Returns whether there are some, so that the
     /// connection is to have a turn.
     pub(crate) fn give_up_items(&mut self, now_nanos: u64) -> bool {

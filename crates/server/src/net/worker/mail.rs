@@ -24,7 +24,13 @@ impl Worker<'_> {
                     Some(away) => away.closes = Some(Counter::ClosedByQuit),
                     None => self.close(token, Counter::ClosedByQuit),
                 },
-                Message::Brought(token) => self.wake(token, EventFlags::empty()),
+                // A request that waits for several items has its turn once all of them have come.
+                Message::Brought(token) => {
+                    let waits = self.connections.get_mut(token).is_some_and(|waits| waits.is_bringing());
+                    if !waits {
+                        self.wake(token, EventFlags::empty());
+                    }
+                }
                 Message::Returned => self.take_back_done(),
                 Message::Reload => self.reload(),
                 Message::Drain => self.drain(),
