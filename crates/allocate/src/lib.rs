@@ -1,9 +1,9 @@
-//! Allocation policies: pure functions from observations to the share of each pool.
+//! Allocation policies: deterministic decisions, from observations, on the share of each pool.
 //!
 //! A policy receives a [`View`] of all pools and returns a [`Decision`]: the grant of each pool,
 //! and moves, each with its predicted gain and its reason in words. No policy reads a clock, starts
 //! a thread or does I/O; random choices come from the policy's own seeded generator. So the engine,
-//! the orchestrator, the simulator and the tests run the same code.
+//! the simulator and the tests run the same code.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -15,7 +15,7 @@
 //! | [`dynacache`] | memory by the hulls of curves, for queues that are not split |
 //! | [`marginal`] | steps of memory by hits in the last step |
 //! | [`arbiter`] | Memshare's arbiter: reserved memory, and credits won by hits in shadow queues |
-//! | [`problem`] | the optimisation problem of the three modules below |
+//! | [`problem`] | the optimisation problem that `anneal`, `hull`, `exact` and `holpaca` solve |
 //! | [`anneal`] | HOLPACA's simulated annealing in three variants: repaired, as in the paper, as in its program |
 //! | [`hull`], [`exact`] | exact solutions, over hulls and for worths of any shape |
 //! | [`holpaca`] | throughput maximisation and minimum throughputs, with either solver |

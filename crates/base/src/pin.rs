@@ -172,9 +172,9 @@ impl Pins {
         }
     }
 
-    /// The words protected by threads that may have found the named objects before the caller made
-    /// those unreachable. Costs a system call that interrupts the other processors, and a read of
-    /// each slot.
+    /// Returns the words that threads protect, after a barrier. If the caller made an object
+    /// unreachable before the call, and the result lacks its word, no thread reads the object.
+    /// Costs a system call that interrupts the other processors, and a read of each slot.
     pub fn protected(&self) -> Protected {
         self.protected_since(self.mark())
     }

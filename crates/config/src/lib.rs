@@ -86,10 +86,10 @@ settings! {
         /// Keeps each worker on one processor.
         restart pin_threads: bool = false;
 
-        /// Microseconds for which a worker without work polls before it sleeps. Saves the time of
-        /// waking up, which on virtual machines can exceed that of answering, and costs processor
-        /// time. Use it only if workers have processors to themselves; 50 is much. 0: sleeps at
-        /// once.
+        /// Microseconds for which a worker without work polls before it sleeps. On virtual
+        /// machines, waking a thread can take longer than answering a request; polling avoids that,
+        /// at the cost of processor time. Use it only if workers have processors to themselves; 50
+        /// is much. 0: sleeps at once.
         online busy_poll_micros: u32 = 0, in ..=10_000;
 
         /// Asks the kernel for huge pages for item memory, which make lookups in large caches

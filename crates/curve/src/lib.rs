@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`mrc`] | the curve itself: points, interpolation, hull, cliffs, arithmetic |
 //! | [`spline`] | smooth interpolation that never overshoots |
-//! | [`estimate`] | the seam of what learns a curve from accesses |
+//! | [`estimate`] | the interface of all estimators, which learn a curve from accesses |
 //! | [`exact`] | exact stack distances of LRU, the reference |
 //! | [`shards`] | the same of a sample of the keys, in fixed memory |
 //! | [`ghost`] | HopperKV's ghost cache: a few sizes at once, out of one list |

@@ -82,6 +82,16 @@ struct Facts {
 }
 
 impl Facts {
+    /// Facts about a kind without parameters.
+    const fn plain(
+        names: &'static [&'static str],
+        form: &'static str,
+        bytes_per_item_x100: u64,
+        with: fn([u32; 2]) -> Option<PolicyKind>,
+    ) -> Self {
+        Self { names, form, bytes_per_item_x100, parameters: Parameters::NONE, with }
+    }
+
     /// Returns the rest of `text` after a name of the kind, if it begins with one.
     fn parameters_in<'t>(&self, text: &'t str) -> Option<&'t str> {
         let mut rests = self.names.iter().filter_map(|name| text.strip_prefix(name));
@@ -235,20 +245,14 @@ impl PolicyKind {
                 parameters: Parameters::one(small_percent as u32, 10, (1, 50)),
                 with: |[percent, _]| Some(Self::S3Fifo { small_percent: percent.try_into().ok()? }),
             },
-            Self::Sieve => Facts {
-                names: &["sieve"],
-                form: "sieve, which has no parameter",
-                bytes_per_item_x100: QUEUED_63,
-                parameters: Parameters::NONE,
-                with: |_| Some(Self::Sieve),
-            },
-            Self::Arc => Facts {
-                names: &["arc"],
-                form: "arc, which has no parameter",
-                bytes_per_item_x100: QUEUED_15 + 490,
-                parameters: Parameters::NONE,
-                with: |_| Some(Self::Arc),
-            },
+            Self::Sieve => {
+                let form = "sieve, which has no parameter";
+                Facts::plain(&["sieve"], form, QUEUED_63, |_| Some(Self::Sieve))
+            }
+            Self::Arc => {
+                let form = "arc, which has no parameter";
+                Facts::plain(&["arc"], form, QUEUED_15 + 490, |_| Some(Self::Arc))
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! The ground of both protocols: connections and their turns, and the state that all threads
 //! share.
 //!
-//! # Rooms
+//! # Modules
 //! - [`session`]: the contract between a worker and a protocol. [`turn`], [`context`], [`output`]:
 //!   what a worker lends to the connection that has its turn, and what the turn results in.
 //!   [`mailbox`], [`peer`]: messages to workers, and the other end.

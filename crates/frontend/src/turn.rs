@@ -14,9 +14,10 @@ pub enum Next {
     Input,
     /// Another turn, after others had theirs.
     Turn,
-    /// Another turn, after those whose turns are short: the last request was a slow one.
+    /// Another turn, behind the connections whose turns are short: the last request was slow.
     Yield,
-    /// Another turn, once the key space is free: others have closed it, or write to it.
+    /// Another turn, once another thread has reopened the key space's gate or has finished a write
+    /// of several keys.
     Later,
     /// A turn on the worker's thread for slow commands: the next command is slow.
     Slow,

@@ -374,8 +374,8 @@ const fn name_of(request: &Request<'_>) -> &'static str {
     }
 }
 
-/// The key of a request, if it has one; nothing where it does not matter whose turn it is, or there
-/// may be several.
+/// Returns the key that routes a request to a tenant: `Some(None)` if the request has no key, and
+/// `None` if any tenant can answer it or it may have several keys.
 pub(super) fn key_of<'i>(request: &Request<'i>) -> Option<Option<Key<'i>>> {
     match request {
         Request::Store(request) => Some(Some(request.header.key)),

@@ -9,15 +9,24 @@
 //! - [`fence`]: tables of fences, for other stores than the cache itself;
 //! - [`secondary`]: what a cache beneath memory is to do, and items that are brought from there.
 //!
-//! Locks, in the order in which they may be taken: a stripe of the structured items, with none of
-//! the others below it but an index bucket; the names of pools, what is watched, the optimizer, a
-//! pool's `searching`, its `resizing`, a magazine, a class's `inner`; a magazine, an index bucket,
-//! a class's `inner`; then that of a chain; a magazine, a pass over a class's retire list, its
-//! lists, and with those nothing else; under any of the others, the event buffer, a pool's hot keys
-//! or a shard of the fences. While user code runs, only these may be held: a class's `inner`
-//! ([`Lifecycle::may_evict`]); an index bucket (the methods of [`secondary::SecondaryCache`] that
-//! say so); a pool's `searching`, `resizing` and tuner, and the lock of the
-//! search for room (the other methods of [`Lifecycle`]). Handles may be dropped anywhere.
+//! Lock order: a thread that holds a lock takes only locks to its right.
+//!
+//! - stripe of the structured items → index bucket;
+//! - names of pools → what is watched → optimizer → a pool's `searching` → its `resizing` →
+//!   magazine → a class's `inner` → chain;
+//! - magazine → index bucket → a class's `inner` → chain;
+//! - magazine → a retire list's `passing` → its `lists` → nothing else;
+//! - any other lock → event buffer, hot keys of a pool, or one shard of the fences.
+//!
+//! Locks that may be held while user code runs:
+//!
+//! | user code | locks |
+//! |---|---|
+//! | [`Lifecycle::may_evict`] | a class's `inner`, an index bucket |
+//! | `admit`, `erase` and `may_have` of [`secondary::SecondaryCache`] | an index bucket |
+//! | `insert` of it, and the other methods of [`Lifecycle`] | a pool's `searching`, `resizing` and tuner, the lock of the search for room |
+//!
+//! Handles may be dropped anywhere.
 
 mod allocate;
 mod attach;

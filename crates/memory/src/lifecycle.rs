@@ -19,14 +19,14 @@ use crate::long_lock::{Alone, CALLS_HOOK};
 /// The cause of an item's removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RemovalCause {
-    /// To make room: for another item, because a limit was lowered, or because a slab went
-    /// elsewhere.
+    /// Evicted to make room: for another item, under a lower limit, or because its memory moved to
+    /// another class or pool.
     Evicted,
-    /// Its time had come, or it was flushed; also where that is found when it is to be evicted.
+    /// Expired or flushed, even if only an eviction noticed that.
     Expired,
-    /// By key or by handle.
+    /// Removed by key or by handle.
     Removed,
-    /// Another item has its key now.
+    /// Replaced by another item with the same key.
     Replaced,
 }
 
@@ -42,22 +42,20 @@ impl RemovalCause {
     }
 }
 
-/// Hooks of a pool for the lifecycle of its items: [`crate::PoolConfig::lifecycle`]. All methods
-/// have a default that does nothing, and are called on whichever thread ends an item.
-/// [`Self::on_remove`] and [`Self::on_destroy`] may use the cache, but for what takes slabs away or
-/// waits for that: limits, memory, policies, tuning, [`crate::Cache::move_slab`],
-/// [`crate::Cache::resize_pools`], [`crate::Cache::remove_pool`], [`crate::Cache::maintain`]. An
-/// allocation that finds no memory there fails at once.
+/// Hooks for the lifecycle of a pool's items: [`crate::PoolConfig::lifecycle`]. The defaults do
+/// nothing. A hook runs on the thread that evicts, removes or releases the item.
+/// [`Self::on_remove`] and [`Self::on_destroy`] may use the cache, except for calls that take
+/// memory from classes or wait for that: limits, memory, policies, tuning,
+/// [`crate::Cache::move_slab`], [`crate::Cache::resize_pools`], [`crate::Cache::remove_pool`],
+/// [`crate::Cache::maintain`]. An allocation in a hook fails at once if no memory is free.
 ///
-/// The engine is in the middle of its work when it calls them. One that panics is taken for one
-/// that has returned, [`Self::may_evict`] for one that has said yes: the panic is reported as the
-/// program wants it (`std::panic::set_hook`), and goes no further.
+/// A hook that panics counts as returned, and [`Self::may_evict`] as having returned true. The
+/// panic hook (`std::panic::set_hook`) reports the panic, which goes no further.
 ///
-/// An item that was inserted ends exactly once: first [`Self::on_remove`], then
-/// [`Self::on_destroy`]. One that was allocated and never inserted, and one that another process
-/// left and this one could not take over, does not count. When the cache itself is dropped, the
-/// items that are in it do not end: their memory does. One that holds the cache, or a structure in
-/// it, keeps the cache from being dropped until it lets go.
+/// Each inserted item gets one call of [`Self::on_remove`] and then one of [`Self::on_destroy`]. An
+/// item gets neither if it was never inserted, if an earlier process left it and it could not be
+/// recovered, or if it is in the cache when the cache is dropped. A `Lifecycle` that owns the
+/// cache, or a structure in it, prevents that drop until it releases it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -87,11 +85,11 @@ impl RemovalCause {
 /// # }
 /// ```
 pub trait Lifecycle: Send + Sync {
-    /// Returns whether the item may be evicted, which is about to happen. `false`: it gets another
-    /// turn in its queue, and something else is evicted. What may not be evicted still expires, and
-    /// can be removed and replaced; and slabs that hold such items cannot be given up, so that
-    /// lowering a limit may fail with [`crate::ErrorKind::OutOfMemory`]. So may an allocation if
-    /// some thousands of such items stand in a row.
+    /// Returns whether the item, which is about to be evicted, may be evicted. If not, it stays in
+    /// its queue, and another item is evicted. An item that may not be evicted still expires, and
+    /// can be removed or replaced. Memory that holds such items cannot be freed, so lowering a
+    /// limit may fail with [`crate::ErrorKind::OutOfMemory`]. So may an allocation if thousands of
+    /// such items are next in the queue.
     ///
     /// Called with locks of the engine held, and often: it must return at once, and must not use
     /// the cache. It may be asked about an item that is evicted only later, or never. Default: yes.

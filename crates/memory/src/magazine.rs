@@ -1,29 +1,29 @@
-//! A thread's own store of a class's chunks, so that most insertions take no lock that others want.
+//! A thread's own store of a class's chunks, so that most insertions take no contended lock.
 //!
-//! A thread that allocates takes a batch of chunks at a time: free ones, those of a new slab, or
+//! A thread that allocates takes a batch of chunks at a time: free ones, those of a new run, or
 //! those of the class's *retire list* ([`base::pin::RetireList`]), which holds chunks of items that
 //! were evicted or removed. What it inserts joins the eviction queue a batch at a time, and so does
 //! what is freed: the chunk leaves the queue, and goes to the retire list, with a batch of others.
 //! The lock of the class, and the cold memory that eviction reads, are so paid for once for many
 //! items.
 //!
-//! A thread that finds the retire list short evicts a batch for it, mostly *ahead*, at a moment
-//! when no other thread is at the class: so threads hardly ever wait for the class's lock, or to
-//! know which threads still read what was evicted.
+//! A thread that finds the retire list short evicts a batch of items for it, mostly *ahead* of
+//! need and when no other thread holds the class's lock. So threads rarely wait for that lock, or
+//! for a scan for threads that still read evicted items.
 //!
 //! A class of few chunks has batches of one, and one magazine for all threads.
 //!
 //! Invariants:
-//! 1. A chunk is *ready* only after everybody who protected it before it was freed protects it no
-//!    more (invariant 5 of `slab::item`). *Freed* ones leave the queue first, and then are in the
-//!    retire list until that.
+//! 1. A chunk becomes *ready* only when no thread still protects it from before it was freed
+//!    (invariant 5 of `slab::item`). A *freed* chunk first leaves the eviction queue, and then
+//!    waits in the retire list.
 //! 2. A *pending* entry may be out of date: its item was removed, and its chunk may hold another.
 //!    Its incarnation and the state word tell; what is queued already is not queued twice.
-//! 3. No magazine names a chunk of a slab that has left the class. All are emptied
-//!    ([`Core::empty_magazines`]), and the retire list, after the class was told which slab leaves,
-//!    and a thread that takes from the retire list looks for that, so that none of its chunks gets
-//!    ready again; and once all its chunks are in, so that no item can be made in it, what is
-//!    pending of it is dropped ([`Core::fold_magazines`]).
+//! 3. No magazine names a chunk of a run that its class has given up. First the class records
+//!    which run is leaving. Then [`Core::empty_magazines`] empties all magazines and the retire
+//!    list, and a thread that takes chunks from the retire list returns those of the leaving run
+//!    to the class, so that none becomes ready. When all chunks of the run are free, no item can be
+//!    made in it, and [`Core::fold_magazines`] drops the pending entries that name it.
 //! 4. Where several are held, a magazine is locked before the class or the retire list. Neither of
 //!    those is while the other is held.
 //!
@@ -168,8 +168,9 @@ pub(crate) fn retired_for(chunks: u64) -> usize {
     (chunks / RETIRED_DIVISOR).clamp(1, MAX_RETIRED) as usize
 }
 
-/// The lock of the class for a thread with `gathered` chunks to handle under it: `None` below a
-/// batch, and up to two while another thread has the lock, which is then looked for now and then.
+/// Returns the lock of the class if the thread is to process its `gathered` chunks now. Below one
+/// batch: `None`. Up to two batches: tries the lock at every [`LOOK_EACH`]th chunk. From two on,
+/// or if batches are small: waits for it.
 fn lock_for(class: &Class, gathered: usize) -> Option<MutexGuard<'_, Inner>> {
     let batch = class.batch() as usize;
     if gathered < batch {

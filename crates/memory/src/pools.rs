@@ -1,17 +1,18 @@
-//! The table of pools, and for how long a pool may be looked at.
+//! The table of pools, and the rules for how long a reference to a pool is valid.
 //!
-//! A pool is found in two ways. Who has an item – a reference to it, its protection, its chunk, or
-//! the locked bucket of the index that points to it – knows its slab, and the slab names the pool:
-//! that is the way of a hit, and costs two loads. Who has a pool's number *uses* the table
-//! ([`Pools::enter`], a pin of its own group), and looks at pools for as long as that.
+//! A thread reaches a pool in two ways. A thread that has an item (a reference to it, its
+//! protection, its chunk, or the locked index bucket that points to it) reads the pool's number
+//! from the arena's entry for the item's run: this is the path of a hit, and costs two loads. A
+//! thread that has only the number pins the table ([`Pools::enter`], a group of its own) and may
+//! use pools until it unpins.
 //!
 //! Invariants:
-//! 1. A pool leaves the table only when no slab names it, and none is assigned to it any more. So
-//!    who has one of its items finds it there.
-//! 2. It is freed when everybody who used the table at that moment has stopped. So are a size class
-//!    without slabs, and a table of sizes, that left their pool.
-//! 3. A chunk is given back by somebody who uses the table, so that nobody is left in the locks of
-//!    a class that has no chunk any more.
+//! 1. A pool leaves the table only when no run is assigned to it and none can be. So a thread that
+//!    has an item of the pool finds the pool in the table.
+//! 2. The memory of a pool is freed after all threads that had the table pinned when the pool left
+//!    it have unpinned. So is that of a size class without runs, and of a table of sizes.
+//! 3. A thread has the table pinned while it frees a chunk, so that no class is freed while a
+//!    thread still holds one of its locks.
 //! 4. A number is given to another pool only after the one that had it was freed.
 //! 5. The generation of a number is odd while a pool has it, and grows by one when a pool
 //!    comes or goes. It grows before the first item of a pool can be seen, and after the last one

@@ -6,10 +6,11 @@
 //! fetched, and memory takes it back if nobody wrote the key meanwhile ([`Request::hit`]).
 //!
 //! Invariants:
-//! 1. What is beneath changes hands under the lock of the key's bucket: the slot of an evicted item
-//!    is cleared in the same hold in which the cache beneath admits the key, and a write erases it
-//!    in the hold in which the write becomes visible. So a thread that holds the lock, and finds no
-//!    slot of the key, learns from [`SecondaryCache::may_have`] all that there is.
+//! 1. A key moves between memory and the secondary cache only under the lock of the key's bucket.
+//!    The slot of an evicted item is cleared in the critical section in which the secondary cache
+//!    admits the key; a write erases the key there in the one in which the write becomes visible.
+//!    So a thread that holds the lock and finds no slot of the key needs to ask only
+//!    [`SecondaryCache::may_have`].
 //! 2. A value that is beneath is never older than the last write of its key: it is erased by that
 //!    write, or refused by the fence of its [`Request`], which was made before it was fetched.
 //! 3. A brought item is held until those who waited for it have let go of it ([`Pending`]), so that
@@ -106,20 +107,19 @@ use outgoing::Outgoing;
 /// # }
 /// ```
 pub trait SecondaryCache: Send + Sync {
-    /// Returns a ticket if it takes the item of this key, which is about to be evicted. Then
-    /// [`Self::insert`] follows with the same ticket, and [`Self::may_have`] is true from now on.
-    /// Called with a lock of the engine held.
+    /// Returns a ticket if the cache accepts the item of this key, which is about to be evicted.
+    /// From then on [`Self::may_have`] must return true for the key; [`Self::insert`] follows with
+    /// the ticket. Called with a lock of the engine held.
     fn admit(&self, key: SecondaryKey<'_>) -> Option<u64>;
 
-    /// Takes an item whose key it has admitted with this ticket, if that is the last ticket of the
-    /// key and the key was not erased since. May be called while the engine takes memory from one
-    /// class for another: it must not use the cache, answer requests, drop an [`OutgoingHandle`] or
-    /// wait.
+    /// Stores an item that was admitted with this ticket, unless the key was admitted again or
+    /// erased since. May be called while the engine takes memory from one class for another: must
+    /// not use the cache, answer requests, drop an [`OutgoingHandle`] or wait.
     fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departing<'_>);
 
-    /// Forgets a key, which was written, together with what it has admitted and not received yet.
-    /// Called for each write, also of keys that it never had, with a lock of the engine held. It
-    /// must not drop a [`Request`] or an [`OutgoingHandle`].
+    /// Erases a key that was written, including an admission whose item has not arrived yet. Called
+    /// for each write, even of a key that was never admitted, with a lock of the engine held. Must
+    /// not drop a [`Request`] or an [`OutgoingHandle`].
     fn erase(&self, key: SecondaryKey<'_>);
 
     /// Returns whether it may have a key; `false` must be certain. Called with a lock of the engine

@@ -22,8 +22,8 @@
 //! ```
 //!
 //! Most programs want [`typed::TypedCache`], for values of their own types by keys of any length,
-//! or [`Loader`], for bytes. docs/embedding.md shows both. [`Cache::maintained`] starts the thread
-//! that keeps the promises below while nobody calls; who uses [`Cache::new`] calls
+//! or [`Loader`], for bytes. docs/embedding.md shows both. [`Cache::maintained`] starts a thread
+//! that keeps the promises below between calls. A program that uses [`Cache::new`] must call
 //! [`Cache::maintain`] about once a second.
 //!
 //! What the crate promises:
@@ -34,9 +34,8 @@
 //!    charges to [`Cache::ledger`].
 //! 4. A hit takes no lock.
 //!
-//! Handles may be dropped anywhere. While user code runs, no lock is held but those of the
-//! operation that calls a hook: [`Lifecycle`] says what hooks may call. The crates that this one
-//! shows say in which order they take their locks.
+//! Handles may be dropped anywhere. User code runs without a lock, except for the hooks:
+//! [`Lifecycle`] says what hooks may call. The crates re-exported here document their lock orders.
 
 #![forbid(unsafe_code)]
 

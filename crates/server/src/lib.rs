@@ -1,9 +1,8 @@
-//! The cache server: listeners, connections, commands, metrics.
+//! The cache server: listeners, connections, workers, metrics.
 //!
 //! # Modules
 //! - `net`: sockets and the event loop. One thread per processor has its own epoll instance and its
-//!   own connections; a request is received, answered and sent by one thread, which hands nothing
-//!   to another.
+//!   own connections; it receives, answers and sends their requests, except for slow commands.
 //! - `session`: the session of a connection, for the protocol that the listener sets or `detect`
 //!   finds. The commands of each protocol are in a crate on which this one does not depend; the
 //!   program that starts the server passes them in ([`Protocols`]).

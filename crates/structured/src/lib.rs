@@ -36,13 +36,12 @@
 //! to a larger item that takes its place; beyond the largest chunk an insertion fails with
 //! [`memory::ErrorKind::TooLarge`].
 //!
-//! A handle names a key and the one structure that it was opened for, wherever that lies: each call
-//! finds it anew (as [`memory::Keys::find_with`] does: an access in the eyes of the eviction
-//! policy), and no memory is held between calls. Where the structure was evicted, removed, replaced
-//! or has expired, calls fail with [`memory::ErrorKind::Gone`], also where another structure has
-//! the key meanwhile: what was put into the one is not in the other. Handles may be cloned and
-//! shared by threads. Calls are linearizable; readers take no lock unless writers keep them from
-//! it, and writers lock one of 64 stripes for the time of one change.
+//! A handle names a key and the one structure that it was opened for. Each call looks the structure
+//! up again (as [`memory::Keys::find_with`] does, which the eviction policy counts as an access);
+//! no memory is held between calls. If the structure was evicted, removed or replaced, or has
+//! expired, calls fail with [`memory::ErrorKind::Gone`], even if the key has a new structure.
+//! Handles may be cloned and shared by threads. Calls are linearizable; readers take no lock unless
+//! writers keep them from it, and writers lock one of 64 stripes for the time of one change.
 //!
 //! To a plain find a structured item is one with an empty value
 //! ([`memory::ReadHandle::is_structured`]).
@@ -50,18 +49,19 @@
 //! Invariants:
 //! 1. A structure is the tail of its item (invariant 6 of `slab::item`): nobody ever has a plain
 //!    reference to memory that changes.
-//! 2. Its words change only under the lock of its stripe, by a holder of a reference to the item,
-//!    who has seen under that lock that the item is current and not frozen; the item's sequence is
-//!    odd meanwhile. Exceptions are the mark of invariant 5, and items that nobody sees yet.
+//! 2. Its words change only under the lock of its stripe, and only by a thread that holds a
+//!    reference to the item and has checked under that lock that the item is current and not
+//!    frozen; the item's sequence is odd meanwhile. Exceptions: the mark of invariant 5, and items
+//!    that no other thread can see yet.
 //! 3. A reader believes what it read only if the sequence was even before and the same after. What
 //!    it reads meanwhile may be torn: every offset is checked against the tail, every loop is
 //!    bounded, and nothing read is trusted.
 //! 4. A sequence that is odd under the lock was left so by a process that ended in the middle of a
 //!    change: the structure is not what anybody wrote, and is removed.
-//! 5. Growth freezes the old item under the lock, with what the new one was copied from, and then
-//!    puts the new one in its place with no lock held. Frozen is what bears the mark of this
-//!    process. While an item is frozen it does not change, so that nothing is lost; the mark goes
-//!    away with the item, or is taken off where the item stays.
+//! 5. To grow, a writer freezes the old item under the lock, in the state that was copied, and then
+//!    puts the new item in its place without a lock. A frozen item bears the mark of this process.
+//!    It does not change, so no write is lost. The mark disappears with the item, or is cleared if
+//!    the item stays.
 //! 6. The sequence of a structure grows, through growth as well: the same number means the same
 //!    content.
 //! 7. No code of the caller runs under a lock: comparisons and updates run on what was read before,

@@ -1,12 +1,11 @@
-//! Those who share the server: what each may use, what it has used, and who is which.
+//! Tenants: their limits and usage, and the assignment of connections, users and keys to them.
 //!
-//! A connection is a tenant's at every moment. It begins as its listener's; a user may be
-//! another's, and `SELECT` switches to another that the user, or without one the listener, names.
-//! If the listener routes by prefixes, the connection has single turns as the tenants of its keys
-//! ([`Route`]). Its counts go to its [`Account`]: one for each tenant at each listener, so that
-//! both can be distinguished at the price of one counter.
+//! A connection always belongs to one tenant: first that of its listener, then that of the user it
+//! authenticates as. `SELECT` switches it to another tenant that the user lists, or, if the user
+//! lists none, the listener. If the listener routes by prefix, each turn runs as the tenant of its
+//! keys ([`Route`]). Requests are counted in the [`Account`] of the tenant at the listener.
 //!
-//! # Rooms
+//! # Modules
 //! - `tenant`, `bucket`, `pause`, `details`: a tenant, its rates, and figures of its requests.
 //! - `accounts`, [`metrics`], [`times`], [`latency`], [`spikes`]: what is counted, and for whom.
 //! - `directory`, `prefixes`, `route`, `departing`: which tenants there are, and whose a key is.
@@ -15,10 +14,10 @@
 //! - [`users`]: authentication and permissions.
 //!
 //! # Invariants
-//! 1. A tenant's pool is there for as long as a connection is the tenant's own: it is removed only
-//!    once the tenant has left the directory, no connection can join it ([`Tenant::open`]), and
-//!    none is left. A turn by prefix does not keep it: for such a turn a pool that goes is an empty
-//!    one.
+//! 1. A tenant's pool exists as long as a connection belongs to the tenant: it is removed only
+//!    after the tenant has left the directory, no connection can join it ([`Tenant::open`]), and
+//!    none is left. A turn that is routed by prefix does not keep the pool: if the pool is being
+//!    removed, the turn finds it empty.
 //! 2. A listener's own tenant is never removed while the server runs.
 //!
 //! Absences: no socket, no thread, no connection and no listener. Time is a parameter.

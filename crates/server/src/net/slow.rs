@@ -6,8 +6,8 @@
 //! worker, it hands a connection whose next command is slow to that thread, with all that the
 //! connection holds. The connection has one turn there, and comes back. The scheduler does what the
 //! worker can't do by itself: it stops the command whenever the worker has something to do
-//! (`SCHED_IDLE`). And a worker that always has something to do leaves the processor to the thread
-//! for a moment now and then, so that the command ends, and no lock that it has taken stays taken.
+//! (`SCHED_IDLE`). A worker that is never idle sleeps briefly now and then, so that the command
+//! finishes and releases its locks.
 //!
 //! One connection is there at a time; the others wait, and tenants take turns.
 //!
@@ -172,7 +172,7 @@ impl<'c> SlowThread<'c> {
         if !its.is_empty() {
             self.waiting.push_back((lane, its));
         }
-        // Where the thread has died, the worker is told, and ends.
+        // If the thread has died, its `Wake` has notified the worker, which then stops.
         self.is_busy = next.is_some_and(|job| jobs.send(job).is_ok());
     }
 }

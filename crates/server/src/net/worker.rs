@@ -1,8 +1,8 @@
 //! A worker: one thread, one epoll instance, and the connections it was given.
 //!
-//! Every worker watches every listener (with EPOLLEXCLUSIVE, so that one is woken per connection),
-//! but a connection goes to the worker that has the fewest: who accepts hands over. Each connection
-//! then stays where it is, so that a request is received, answered and sent by one thread.
+//! Every worker polls every listener, with EPOLLEXCLUSIVE to avoid waking all of them. The worker
+//! that accepts a connection hands it to the worker with the fewest connections, where it stays:
+//! one thread receives, answers and sends, except for slow commands ([`super::slow`]).
 //!
 //! A connection with an event stands in the lane of its tenant until it gets a turn of bounded
 //! work, and stands there again if it has more to do. Events are fetched between rounds, in each of
@@ -58,15 +58,15 @@ const LISTENER: u64 = MAILBOX + 1;
 const GIVE_WAY: Duration = Duration::from_micros(100);
 const GIVE_WAY_EVERY_NANOS: u64 = 4_000_000;
 
-/// Connections of a worker that wait for the answer to a wrong password. One more is closed without
-/// it.
+/// Most connections of a worker whose reply to a wrong password is being delayed. Beyond that, a
+/// connection is closed without the reply.
 const MAX_DELAYED: usize = 1_024;
 
 /// Duration from which a turn is slow: the next one of the connection waits behind those of others.
 const SLOW_TURN_NANOS: u64 = 1_000_000;
 
 const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// Time between two looks for a place for a newcomer.
+/// Interval at which a worker checks whether a new connection that waits can be accepted.
 const PLACE_LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 /// The error sent to a client when the limit of connections is reached.
@@ -290,8 +290,8 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Has connections go on that wait with their tenant's other clients: those whose wait is over,
-    /// or all, to look again. And those that waited for the answer to a wrong password.
+    /// Wakes connections that `CLIENT PAUSE` holds: those whose pause is over or, with `all`, every
+    /// one. Also wakes those whose delayed reply to a wrong password is due.
     fn release(&mut self, all: bool) {
         if self.held.is_empty() && self.delayed.is_empty() {
             return;
@@ -334,7 +334,7 @@ impl<'c> Worker<'c> {
             return false;
         }
         let is_ending = self.drain_until_secs.is_some();
-        // Who is to be closed gets its last answers at once.
+        // While draining, and for a tenant that is being removed, last replies ignore the rate.
         let is_bound = |tenant: &&Arc<Tenant>| tenant.is_limited() && !tenant.is_leaving() && !is_ending;
         let Some(tenant) = self.lanes.tenant(lane).filter(is_bound) else {
             self.lanes.open(lane);
@@ -422,13 +422,13 @@ impl<'c> Worker<'c> {
                 let (data, none) = (EventData::new_u64(token.0), EventFlags::empty());
                 let _ = epoll::modify(&self.epoll, &*connection, data, none);
             }
-            // They have come already, and that may have been said when nobody waited.
+            // The items have arrived already, and the wake-up may have been lost: send it again.
             Step::Bring => {
                 if let Some(worker) = self.context.shared.workers.get(self.index) {
                     worker.mailbox.send(Message::Brought(token));
                 }
             }
-            // What each costs is little, and there may be many who guess.
+            // One delayed connection costs little, but many clients may guess passwords.
             Step::Delay(_) if self.delayed.len() >= MAX_DELAYED => {
                 return self.close(token, Counter::ClosedRefused);
             }
@@ -525,7 +525,7 @@ fn settings_of(shared: &Shared) -> Turns {
 /// Tells a client that it is one too many. What it has sent already is read, so that closing does
 /// not reset the connection before the client has the answer.
 fn refuse(socket: &OwnedFd, listener: &ListenerState) {
-    // Within TLS it could only be told after the handshake, which is what there is no room for.
+    // A TLS client could read the error only after a handshake, for which there is no capacity.
     if listener.tls.get().is_none() {
         let _ = rustix::net::send(socket, too_many(listener.protocol), SendFlags::NOSIGNAL);
     }
