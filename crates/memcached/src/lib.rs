@@ -145,7 +145,7 @@ impl<'c> Session<'c> {
             tenant: &account.tenant,
             pool,
             info,
-            bound: identity.is_bound.then_some(&*identity.user),
+            bound: identity.is_restricted.then_some(&*identity.user),
             counters: &account.counters,
             settings,
             now_secs: *now_secs,
@@ -251,7 +251,7 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
         if !self.identity.refresh(&context.shared.users) {
             return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
         }
-        if !self.identity.is_known {
+        if !self.identity.is_authenticated {
             return self.ask_who(context.shared, input, output);
         }
         if self.bringing.is_waiting() {

@@ -452,7 +452,7 @@ impl Core {
     #[inline]
     pub(crate) unsafe fn class_of(&self, info: slab::SlabInfo) -> &Class {
         // SAFETY: passed on.
-        let pool = unsafe { self.pools.of_slab(info.pool) };
+        let pool = unsafe { self.pools.of_run(info.pool) };
         pool.used_class(info.class).expect("a slab is assigned to a class that exists")
     }
 

@@ -325,14 +325,14 @@ impl Core {
     /// still read stay. The caller holds no magazine.
     pub(crate) fn empty_magazines(&self, class: &Class) {
         class.magazines.all().for_each(|magazine| self.empty_magazine(class, &mut magazine.lock()));
-        self.empty_stock(class);
+        self.drain_retire_list(class);
     }
 
     /// Does the same, but passes over magazines that a thread uses right now.
     pub(crate) fn empty_idle_magazines(&self, class: &Class) {
         let idle = class.magazines.all().filter_map(Mutex::try_lock);
         idle.for_each(|mut magazine| self.empty_magazine(class, &mut magazine));
-        self.empty_stock(class);
+        self.drain_retire_list(class);
     }
 
     /// Gives the chunks of a magazine back to the class, and those that may still be read to its
@@ -349,7 +349,7 @@ impl Core {
     }
 
     /// Gives the chunks of the retire list that nobody reads any more back to the class.
-    fn empty_stock(&self, class: &Class) {
+    fn drain_retire_list(&self, class: &Class) {
         let unread = class.retired.take_out(&self.pins, 0);
         let mut inner = class.inner.lock();
         unread.into_iter().for_each(|ptr| inner.free(self, ptr));

@@ -151,7 +151,7 @@ impl Pools {
     /// For as long as the result is used, the caller has an item or a chunk of a slab that names
     /// the pool, as the module says, or uses the table.
     #[inline]
-    pub(crate) unsafe fn of_slab(&self, number: u16) -> &Pool {
+    pub(crate) unsafe fn of_run(&self, number: u16) -> &Pool {
         self.slots[usize::from(number)].get().expect("a slab is assigned to a pool that exists")
     }
 

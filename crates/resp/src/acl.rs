@@ -27,7 +27,7 @@ impl<'c> Commands<'_, 'c> {
     /// As Redis refuses it.
     pub(super) fn may(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Outcome {
         let identity = &*self.identity;
-        if !identity.is_known {
+        if !identity.is_authenticated {
             if spec.has_flag("no_auth") {
                 return Ok(());
             }
@@ -62,7 +62,7 @@ impl<'c> Commands<'_, 'c> {
     /// # Errors
     /// As there.
     pub(super) fn may_within(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Outcome {
-        if self.identity.is_bound { self.may(spec, args) } else { Ok(()) }
+        if self.identity.is_restricted { self.may(spec, args) } else { Ok(()) }
     }
 
     /// Keeps for `ACL LOG` that something was refused.

@@ -79,7 +79,7 @@ impl<'c> Commands<'_, 'c> {
     /// Returns whether the connection has switched tenants or authenticated in this turn, which the
     /// next turn must take into account.
     pub(super) fn has_moved(&self) -> bool {
-        !Arc::ptr_eq(self.own, self.account) || self.was_known != self.identity.is_known
+        !Arc::ptr_eq(self.own, self.account) || self.was_known != self.identity.is_authenticated
     }
 
     /// Closes the connection of a client that speaks HTTP, without an answer.

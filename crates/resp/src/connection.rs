@@ -90,7 +90,7 @@ impl<'c> Commands<'_, 'c> {
         if let Some(login) = login {
             self.authenticate(&login)?;
         }
-        if !self.identity.is_known {
+        if !self.identity.is_authenticated {
             return Err(Failure::new(
                 "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
                  option can be used to authenticate the client and select the RESP protocol version at the same time",

@@ -48,7 +48,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
             };
             return self.reject(spec, args, &failure);
         }
-        if self.commands.identity.is_bound
+        if self.commands.identity.is_restricted
             && let Err(failure) = self.commands.may(spec, args)
         {
             return self.reject(spec, args, &failure);

@@ -87,7 +87,7 @@ impl<'i> Round<'_, '_, 'i> {
         let Some(setter) = Setter::of(spec.command).filter(|setter| index == setter.value_index()) else {
             return false;
         };
-        if self.commands.identity.is_bound {
+        if self.commands.identity.is_restricted {
             let args: Vec<&[u8]> = (0..index).filter_map(|index| self.parser.arg(input, index)).collect();
             // It is received as others are, and then refused.
             if !self.commands.identity.allows(spec, &args) {

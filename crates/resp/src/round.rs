@@ -223,7 +223,7 @@ impl<'i> Round<'_, '_, 'i> {
             && self.commands.client.replies == Replies::On
             && !self.commands.info.is_subscribed()
             && !is_timed
-            && !self.commands.identity.is_bound
+            && !self.commands.identity.is_restricted
             && self.commands.paused.get().is_none()
             && !self.commands.shared.cache.has_secondary()
         {

@@ -92,8 +92,8 @@ impl<'c> Session<'c> {
         if !self.identity.refresh(users) {
             return false;
         }
-        if std::mem::take(&mut self.has_new_limits) || self.was_known != self.identity.is_known {
-            self.was_known = self.identity.is_known;
+        if std::mem::take(&mut self.has_new_limits) || self.was_known != self.identity.is_authenticated {
+            self.was_known = self.identity.is_authenticated;
             self.parser.set_limits(limits(settings, &self.identity));
         }
         true
@@ -210,7 +210,7 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
             own: &own,
             directory: directory.as_deref(),
             account: home,
-            was_known: identity.is_known,
+            was_known: identity.is_authenticated,
             identity,
             client,
             now: Cell::new(None),
@@ -247,7 +247,7 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
 /// Returns the limits of requests: low ones until the client is authenticated.
 fn limits(settings: &Settings, identity: &Identity) -> Limits {
     let limits = settings.resp.clone();
-    if identity.is_known {
+    if identity.is_authenticated {
         return limits;
     }
     Limits {

@@ -36,7 +36,7 @@ impl<'a> Departing<'a> {
         let (core, ptr) = self.item.place();
         let info = core.arena.info_of(ptr);
         // SAFETY: whoever hands the item down holds a reference (invariant 5 of `slab::item`).
-        let (pool, class) = unsafe { (core.pools.of_slab(info.pool), core.class_of(info)) };
+        let (pool, class) = unsafe { (core.pools.of_run(info.pool), core.class_of(info)) };
         if pool.is_leaving() || class.leaving_run().is_some_and(|run| run.has(ptr)) {
             return None;
         }

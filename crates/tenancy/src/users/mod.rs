@@ -194,9 +194,9 @@ pub struct Identity {
     /// The user that it is.
     pub user: Arc<User>,
     /// True if the connection has authenticated, or need not.
-    pub is_known: bool,
+    pub is_authenticated: bool,
     /// True if there is anything that the user may not do.
-    pub is_bound: bool,
+    pub is_restricted: bool,
     /// The listener's setting of whether clients must authenticate.
     auth: Auto<bool>,
     version: u64,
@@ -209,30 +209,30 @@ impl Identity {
         let version = users.version();
         if auth == Auto::Set(false) {
             let user = Arc::clone(&users.anybody);
-            return Self { user, is_known: true, is_bound: false, auth, version };
+            return Self { user, is_authenticated: true, is_restricted: false, auth, version };
         }
         let user = users.get(DEFAULT_USER).unwrap_or_else(|| Arc::new(named(DEFAULT_USER, Rules::default())));
-        let is_known = user.is_open() && auth == Auto::Auto;
-        let is_bound = !is_known || !user.rules.is_everything();
-        Self { user, is_known, is_bound, auth, version }
+        let is_authenticated = user.is_open() && auth == Auto::Auto;
+        let is_restricted = !is_authenticated || !user.rules.is_everything();
+        Self { user, is_authenticated, is_restricted, auth, version }
     }
 
     /// Returns whether there are keys that the user may not `set`: such a `set` of a memcached
     /// client carries its user and password.
     pub fn takes_passwords(&self) -> bool {
         let may_set = |spec| self.allows(spec, &[b"set", b""]);
-        self.is_bound && !Spec::find(b"set").is_some_and(may_set)
+        self.is_restricted && !Spec::find(b"set").is_some_and(may_set)
     }
 
     /// Returns whether the user may call that command.
     pub fn allows(&self, spec: &Spec, args: &[&[u8]]) -> bool {
-        self.is_known && self.user.rules.check(spec, args).is_ok()
+        self.is_authenticated && self.user.rules.check(spec, args).is_ok()
     }
 
     /// It is this user from now on.
     pub fn become_user(&mut self, user: Arc<User>) {
-        self.is_known = true;
-        self.is_bound = !user.rules.is_everything();
+        self.is_authenticated = true;
+        self.is_restricted = !user.rules.is_everything();
         self.user = user;
     }
 
@@ -249,7 +249,7 @@ impl Identity {
         }
         match users.get(&self.user.name) {
             None => false,
-            Some(user) if self.is_known => {
+            Some(user) if self.is_authenticated => {
                 self.become_user(user);
                 true
             }
@@ -277,10 +277,19 @@ mod tests {
     #[test]
     fn nobody_is_anybody_only_where_there_are_no_users() {
         let (open, closed) = (users(&[]), users(&[("bob", ">pw")]));
-        assert!(Identity::new(&open, Auto::Auto).is_known && !Identity::new(&open, Auto::Auto).is_bound);
-        assert!(!Identity::new(&closed, Auto::Auto).is_known && Identity::new(&closed, Auto::Auto).is_bound);
+        assert!(
+            Identity::new(&open, Auto::Auto).is_authenticated
+                && !Identity::new(&open, Auto::Auto).is_restricted
+        );
+        assert!(
+            !Identity::new(&closed, Auto::Auto).is_authenticated
+                && Identity::new(&closed, Auto::Auto).is_restricted
+        );
         let partly = users(&[("default", "nopass -@all +get ~*")]);
-        assert!(Identity::new(&partly, Auto::Auto).is_known && Identity::new(&partly, Auto::Auto).is_bound);
+        assert!(
+            Identity::new(&partly, Auto::Auto).is_authenticated
+                && Identity::new(&partly, Auto::Auto).is_restricted
+        );
     }
 
     #[test]
@@ -288,13 +297,17 @@ mod tests {
         let (closed, partly) =
             (users(&[("bob", ">pw")]), users(&[("default", "nopass +get ~*"), ("bob", ">pw")]));
         let mut anybody = Identity::new(&closed, Auto::Set(false));
-        assert!(anybody.is_known && !anybody.is_bound);
+        assert!(anybody.is_authenticated && !anybody.is_restricted);
         closed.set("eve", &[b"on"]).expect("a user");
-        assert!(anybody.refresh(&closed) && anybody.is_known && !anybody.is_bound, "other users are not its");
-        anybody.become_user(closed.get("bob").expect("bob"));
-        assert!(anybody.is_bound, "whoever authenticates is that user");
         assert!(
-            Identity::new(&partly, Auto::Auto).is_known && !Identity::new(&partly, Auto::Set(true)).is_known
+            anybody.refresh(&closed) && anybody.is_authenticated && !anybody.is_restricted,
+            "other users are not its"
+        );
+        anybody.become_user(closed.get("bob").expect("bob"));
+        assert!(anybody.is_restricted, "whoever authenticates is that user");
+        assert!(
+            Identity::new(&partly, Auto::Auto).is_authenticated
+                && !Identity::new(&partly, Auto::Set(true)).is_authenticated
         );
     }
 
@@ -318,9 +331,9 @@ mod tests {
         let users = users(&[("bob", "+@all ~* >pw")]);
         let mut identity = Identity::new(&users, Auto::Auto);
         identity.become_user(users.get("bob").expect("bob"));
-        assert!(!identity.is_bound && identity.refresh(&users));
+        assert!(!identity.is_restricted && identity.refresh(&users));
         users.set("bob", &[b"-flushall"]).expect("a rule");
-        assert!(identity.refresh(&users) && identity.is_bound);
+        assert!(identity.refresh(&users) && identity.is_restricted);
         assert_eq!(
             users.set("bob", &[b"-get", b">x", b"<secret"]).map_err(|error| error.contains("'(hidden)'")),
             Err(true)
