@@ -124,9 +124,8 @@ impl<'c> Bringing<'c> {
         let patience = shared.cache.patience().as_nanos() as u64;
         let until = shared.clock.monotonic_nanos().saturating_add(patience);
         match self.waits.get_mut(key) {
-            // The same item, for which the request has waited since then.
-            Some(wait) if wait.item.is_same(&item) => {}
-            Some(wait) => *wait = Wait { item, until, is_given_up: false },
+            // However often it is asked for: the patience is that of the request for this key.
+            Some(wait) => (wait.item, wait.is_given_up) = (item, false),
             None => drop(self.waits.insert(key.to_vec(), Wait { item, until, is_given_up: false })),
         }
     }

@@ -85,11 +85,6 @@ impl Pending {
         self.is_given_up = true;
     }
 
-    /// Returns whether both wait for the same request.
-    pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.flight, &other.flight)
-    }
-
     /// Has `waker` called once it is done; at once if it is.
     pub fn wake(&self, waker: &Waker) {
         let mut state = self.flight.state.lock();
