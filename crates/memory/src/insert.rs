@@ -393,9 +393,9 @@ impl Core {
         self.count_end(ptr, cause, keep);
     }
 
-    /// [`Self::retire`] for an evicted item that the cache beneath has taken. Those who follow the
-    /// key are not told: it has the value that it had.
-    pub(crate) fn retire_handed_down(&self, ptr: ItemPtr) {
+    /// [`Self::retire`] for an evicted item whose end changes nothing of what its key has
+    /// ([`Self::depart`]). Those who follow the key are not told.
+    pub(crate) fn retire_unnoticed(&self, ptr: ItemPtr) {
         self.check_unpinned();
         // SAFETY: this thread holds a reference (invariant 5 of `slab::item`).
         unsafe { self.record_eviction(self.hash_of_item(ptr), ptr) };

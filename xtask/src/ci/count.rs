@@ -70,6 +70,8 @@ impl NameLists {
 #[derive(Default)]
 pub(super) struct Failures {
     is_within: bool,
+    /// True within what passed tests printed, which may look like a heading.
+    is_of_passed: bool,
     /// Number of lines of the present test that were kept.
     kept: usize,
     lines: Vec<String>,
@@ -82,10 +84,12 @@ impl Failures {
     /// Keeps `line`, the next one, if a failed test printed it.
     pub(super) fn read_line(&mut self, line: &str) {
         let line = line.trim_end();
-        if line == "failures:" {
+        if line == "successes:" {
+            self.is_of_passed = !self.is_of_passed;
+        } else if line == "failures:" && !self.is_of_passed {
             self.is_within = !self.is_within;
         } else if line.starts_with("test result: ") {
-            self.is_within = false;
+            (self.is_of_passed, self.is_within) = (false, false);
         } else if self.is_within && !line.is_empty() {
             self.kept = if line.starts_with("---- ") { 0 } else { self.kept + 1 };
             if self.kept <= Self::MOST_LINES {
@@ -108,12 +112,13 @@ mod tests {
     fn what_failed_tests_printed_is_kept_from_its_top() {
         let mut failures = Failures::default();
         let long: Vec<String> = (0..100).map(|number| format!("  at {number}")).collect();
-        let output = ["successes:", "---- a stdout ----", "no", "successes:", "    a", "failures:", ""]
-            .into_iter()
-            .chain(["---- b stdout ----", "thread 'b' panicked", ""])
-            .chain(long.iter().map(String::as_str))
-            .chain(["---- c stdout ----", "too", "failures:", "    b", "    c"])
-            .chain(["test result: FAILED. 1 passed; 2 failed", "no"]);
+        let output =
+            ["successes:", "---- a stdout ----", "failures:", "no", "successes:", "    a", "failures:", ""]
+                .into_iter()
+                .chain(["---- b stdout ----", "thread 'b' panicked", ""])
+                .chain(long.iter().map(String::as_str))
+                .chain(["---- c stdout ----", "too", "failures:", "    b", "    c"])
+                .chain(["test result: FAILED. 1 passed; 2 failed", "no"]);
         output.for_each(|line| failures.read_line(&format!("{line}\n")));
         let lines = failures.lines();
         assert_eq!(&lines[..3], ["---- b stdout ----", "thread 'b' panicked", "  at 0"]);

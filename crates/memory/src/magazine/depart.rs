@@ -44,8 +44,9 @@ impl Core {
     }
 
     /// Takes an item out of the index that this thread has taken out of sight, with a reference.
-    /// Returns whether it was handed down: one that is evicted, and has not expired, if what is
-    /// beneath takes it.
+    /// Returns whether it ends without a change of what its key has: it was handed down, as one is
+    /// that is evicted and has not expired, if what is beneath takes it; or its key was written
+    /// since it was claimed, which was a change of its own.
     pub(super) fn depart(&self, ptr: ItemPtr, cause: RemovalCause) -> bool {
         let (item, info) = self.arena.item(ptr);
         // SAFETY: this thread holds a reference (invariant 5 of `slab::item`).
@@ -60,7 +61,7 @@ impl Core {
         let key = SecondaryKey { space: info.keyspace, hash, bytes: key };
         let mut guard = self.index.lock(hash);
         // Without a slot it was written meanwhile, and is out of date.
-        let Some(slot) = guard.find(|candidate| candidate == ptr) else { return false };
+        let Some(slot) = guard.find(|candidate| candidate == ptr) else { return true };
         // In one hold with the slot (invariant 1 of `secondary`).
         let ticket = has_image(item).then(|| told(|| beneath.admit(key)).flatten()).flatten();
         guard.clear(slot);

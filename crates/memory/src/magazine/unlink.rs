@@ -71,9 +71,9 @@ impl Core {
     /// Takes an item out of the index that this thread has taken out of sight, with a reference,
     /// and gives that back.
     pub(crate) fn unlink_held(&self, ptr: ItemPtr, cause: RemovalCause) {
-        let is_handed_down = !self.strikes(Plant::FinishedStays) && self.depart(ptr, cause);
-        if is_handed_down {
-            self.retire_handed_down(ptr);
+        let changes_nothing = !self.strikes(Plant::FinishedStays) && self.depart(ptr, cause);
+        if changes_nothing {
+            self.retire_unnoticed(ptr);
         } else {
             self.retire(ptr, cause, false);
         }

@@ -210,6 +210,8 @@ impl Request {
         let cache = fence.cache();
         let core = cache.core();
         if image.expires_at().is_some_and(|time| core.now() >= time) {
+            // Nobody was told when its time came, as it lay beneath.
+            core.note_change_by_itself(self.hash, || (image.pool(), &self.key));
             return None;
         }
         let item = image.make(cache, &self.key).ok().filter(|item| item.hash() == self.hash)?;

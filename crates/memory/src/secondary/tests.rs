@@ -399,6 +399,54 @@ fn what_is_held_leaves_room_for_what_comes() {
     }
 }
 
+/// Those who follow a key are told of each change once, wherever its item is.
+#[test]
+fn who_follows_a_key_is_told_of_changes_and_not_of_moves() {
+    let (cache, pool, late, clock) = cache();
+    let keys = cache.keys(pool);
+    let changes = cache.changes(ByteSize::kib(64)).expect("memory");
+    changes.follow(keys, b"key");
+    let told = || {
+        let mut count = 0;
+        assert_eq!(changes.drain(|_| count += 1), 0, "none is lost");
+        count
+    };
+    put(&cache, pool, b"key", 1, Expiry::After(5));
+    assert_eq!(told(), 1);
+    assert!(keys.evict(b"key"));
+    assert_eq!(told(), 0, "handed down");
+    let Brought::Pending(pending) = keys.bring(b"key") else { panic!("it is beneath") };
+    late.answer(0);
+    assert_eq!(told(), 0, "brought");
+    drop(pending);
+    assert!(keys.evict(b"key"));
+    clock.advance(std::time::Duration::from_secs(6));
+    let Brought::Pending(_pending) = keys.bring(b"key") else { panic!("it is beneath") };
+    assert_eq!(told(), 0);
+    late.answer(0);
+    assert_eq!(told(), 1, "over");
+    // Writes that meet evictions.
+    let stop = AtomicBool::new(false);
+    let writes = 20_000;
+    std::thread::scope(|scope| {
+        let evicts = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                keys.evict(b"key");
+            }
+        });
+        let stops = Stops(&stop);
+        let mut count = 0;
+        for n in 0..writes {
+            put(&cache, pool, b"key", 8 + n % 4, Expiry::Never);
+            count += told();
+        }
+        drop(stops);
+        evicts.join().expect("no panic");
+        assert_eq!(count + told(), writes);
+    });
+    late.clear();
+}
+
 #[test]
 fn a_kept_key_is_not_evicted_and_neither_is_what_takes_its_place() {
     let (cache, pool, _late, _) = cache();
