@@ -399,7 +399,7 @@ fn what_is_held_leaves_room_for_what_comes() {
     }
 }
 
-/// Those who follow a key are told of each change once, wherever its item is.
+/// Each change of a followed key is reported once, wherever its item is.
 #[test]
 fn who_follows_a_key_is_told_of_changes_and_not_of_moves() {
     let (cache, pool, late, clock) = cache();
