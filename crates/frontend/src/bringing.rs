@@ -38,7 +38,6 @@ struct Wait {
     item: Pending,
     /// Time at which waiting is in vain, in nanoseconds of the monotonic clock.
     until: u64,
-    is_given_up: bool,
 }
 
 impl<'c> Bringing<'c> {
@@ -61,7 +60,7 @@ impl<'c> Bringing<'c> {
         let mut has_some = false;
         for wait in overdue {
             wait.item.give_up();
-            (wait.is_given_up, has_some) = (true, true);
+            has_some = true;
         }
         if has_some {
             self.waiting.clear();
@@ -90,7 +89,8 @@ impl<'c> Bringing<'c> {
             let waited_for = waited.map(|wait| std::slice::from_ref(&wait.item)).unwrap_or_default();
             match space.bring_again(key, waited_for) {
                 Brought::Kept(found) => {
-                    let is_lost = found.item().is_none() && waited.is_some_and(|wait| wait.is_given_up);
+                    let is_lost =
+                        found.item().is_none() && waited.is_some_and(|wait| wait.item.is_given_up());
                     if is_lost && *is_written {
                         space.remove(key);
                     }
@@ -125,8 +125,8 @@ impl<'c> Bringing<'c> {
         let until = shared.clock.monotonic_nanos().saturating_add(patience);
         match self.waits.get_mut(key) {
             // However often it is asked for: the patience is that of the request for this key.
-            Some(wait) => (wait.item, wait.is_given_up) = (item, false),
-            None => drop(self.waits.insert(key.to_vec(), Wait { item, until, is_given_up: false })),
+            Some(wait) => wait.item = item,
+            None => drop(self.waits.insert(key.to_vec(), Wait { item, until })),
         }
     }
 

@@ -93,6 +93,9 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
         let space = self.commands.keys();
         let keys = self.keys_to_bring(spec, args);
         let kept = self.bringing.bring(place, space, &keys)?;
+        if !is_sort(spec) && spec.command != Command::Transactions(Transactions::Exec) {
+            return Some(kept);
+        }
         // A collection whose elements name keys may have come since.
         let again = self.keys_to_bring(spec, args);
         if again.iter().all(|needed| keys.binary_search(needed).is_ok()) {
@@ -112,7 +115,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
                     Some(Needed { key: args.get(*place)?.to_vec(), is_written })
                 })
                 .collect();
-            if matches!(spec.command, Command::Generic(Generic::Sort | Generic::SortRo)) {
+            if is_sort(spec) {
                 let named = self.commands.keys_of_patterns(args).into_iter();
                 keys.extend(named.map(|key| Needed { key, is_written: false }));
             }
@@ -191,4 +194,9 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
         self.passed = gate.pass();
         Done::Yes
     }
+}
+
+/// Returns whether a command may name further keys in elements of a collection.
+fn is_sort(spec: &Spec) -> bool {
+    matches!(spec.command, Command::Generic(Generic::Sort | Generic::SortRo))
 }

@@ -87,13 +87,12 @@ const ADVICE: &str = "lower the number with `cargo xtask tidy --tighten`";
 
 fn long_files(tree: &Tree) -> BTreeMap<String, Long> {
     let rust = tree.files.iter().filter(|file| file.path.ends_with(".rs"));
-    let is_long = |file: &&File| file.text.lines().count() > most_lines(file);
-    rust.filter(is_long)
-        .map(|file| {
-            let lines = file.text.lines().count();
-            (file.path.clone(), Long { path: file.path.clone(), line: 1, lines, most: most_lines(file) })
-        })
-        .collect()
+    rust.filter_map(|file| {
+        let (lines, most) = (file.text.lines().count(), most_lines(file));
+        let long = Long { path: file.path.clone(), line: 1, lines, most };
+        (lines > most).then(|| (file.path.clone(), long))
+    })
+    .collect()
 }
 
 /// The most lines that a file may have.

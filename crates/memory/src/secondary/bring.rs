@@ -78,6 +78,11 @@ impl Pending {
         self.is_given_up || self.flight.state.lock().is_done
     }
 
+    /// Returns whether it was given up.
+    pub fn is_given_up(&self) -> bool {
+        self.is_given_up
+    }
+
     /// Waits no longer: who passes this to [`Keys::bring_again`] takes the key for absent, as if
     /// the item had been lost when it was evicted, and whoever brings the key after that begins a
     /// request of its own. The present request may still be answered, as long as its fence holds.
@@ -241,7 +246,8 @@ impl Drop for Request {
 }
 
 impl Secondary {
-    /// Removes a flight that ends. Returns whether it was the key's flight all the time.
+    /// Removes a flight that ends or was given up: who brings the key after that begins a request
+    /// of its own. Returns whether it was the key's flight all the time.
     fn land(&self, flight: &Arc<Flight>, key: &[u8]) -> bool {
         let mut flights = self.flights.lock();
         let name = (flight.space, Box::from(key));
@@ -250,20 +256,6 @@ impl Secondary {
             flights.remove(&name);
         }
         was_only
-    }
-
-    /// Has those who bring the key after this begin a request of their own if its flight is one of
-    /// these, and was given up.
-    fn leave(&self, space: u16, key: &[u8], waited: &[Pending]) {
-        let given_up = waited.iter().filter(|pending| pending.is_given_up);
-        let mut flights = None;
-        for Pending { flight, .. } in given_up {
-            let flights = flights.get_or_insert_with(|| self.flights.lock());
-            let name = (space, Box::from(key));
-            if flights.get(&name).is_some_and(|present| Arc::ptr_eq(present, flight)) {
-                flights.remove(&name);
-            }
-        }
     }
 }
 
@@ -304,7 +296,9 @@ impl<'c> Keys<'c> {
             match self.look_locked(secondary, SecondaryKey { space, hash, bytes: key }) {
                 Look::Nowhere => return Brought::Kept(kept),
                 Look::Beneath if waited.iter().any(|pending| pending.has_missed(self, hash)) => {
-                    secondary.leave(space, key, waited);
+                    for pending in waited.iter().filter(|pending| pending.is_given_up()) {
+                        secondary.land(&pending.flight, key);
+                    }
                     return Brought::Kept(kept);
                 }
                 Look::Beneath => {

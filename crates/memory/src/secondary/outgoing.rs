@@ -66,8 +66,8 @@ impl<'a> Deref for Departing<'a> {
 
 /// An evicted item that a [`super::SecondaryCache`] holds.
 ///
-/// Keeps the cache in use. To be dropped on
-/// a thread that holds no lock of the cache: not by a method of `SecondaryCache`.
+/// Keeps the cache in use. To be dropped on a thread that holds no lock of the cache: not by a
+/// method of `SecondaryCache`.
 pub struct OutgoingHandle {
     handle: OwnedHandle,
     /// Given back after the handle.
