@@ -22,6 +22,9 @@
 //!    by SIGBUS.
 //! 5. Free slabs, and free units of split slabs, read as zeros: the state words of chunks that were
 //!    never used.
+//! 6. The mapping belongs to the `Arena` alone. It is one slab longer than the range, which begins
+//!    at the first multiple of the slab size in it: so slab `n`, for each `n` below `max_slabs`,
+//!    lies within the mapping and begins at such a multiple.
 
 mod free;
 mod open;
@@ -82,10 +85,10 @@ pub struct Arena {
 /// The smallest page of this kind of machine: each may need memory of its own.
 pub const PAGE_BYTES: usize = 4096;
 
-// SAFETY: the mapping belongs to the arena alone; all shared access to it goes through atomics or
-// through items, whose own rules (module `item`) say who may touch what.
+// SAFETY: the mapping belongs to the arena alone (invariant 6). All shared access to it goes
+// through atomics or through items, whose invariants (`slab::item`) say who may touch what.
 unsafe impl Send for Arena {}
-// SAFETY: as above.
+// SAFETY: as for `Send` (invariant 6).
 unsafe impl Sync for Arena {}
 
 impl Arena {
@@ -167,7 +170,8 @@ impl Arena {
 
     #[inline]
     fn table(&self) -> &[AtomicU64] {
-        // SAFETY: a part of `words`, which lie where they are for as long as `self` holds them.
+        // SAFETY: the table is a part of `words`, which stay where they are for as long as `self`
+        // holds them (invariant 1 of `slab::words`).
         unsafe { self.table.as_ref() }
     }
 
@@ -248,8 +252,8 @@ impl Arena {
     #[inline]
     fn slab_start(&self, slab: SlabId) -> NonNull<u8> {
         debug_assert!(usize::from(slab.0) < self.ordinals.len());
-        // SAFETY: a `SlabId` comes from `assign`, so it is below `max_slabs` and the offset within
-        // the range.
+        // SAFETY: a `SlabId` names a slab that was taken out of the range, so that its number is
+        // below `max_slabs` and the slab lies within the mapping (invariant 6).
         unsafe { self.base.add(usize::from(slab.0) * SLAB_BYTES) }
     }
 
@@ -272,8 +276,8 @@ impl Arena {
         // SAFETY: the pointer was made for this run while it had this chunk size (invariants 2 and
         // 3), so the offset is that of a chunk inside the slab, which is mapped (invariant 1).
         let chunk = unsafe { self.slab_start(ptr.slab()).add(offset) };
-        // SAFETY: the chunk is 8-byte aligned (sizes are multiples of 8, units of 4 KiB), at least
-        // 64 bytes long and mapped until the arena is dropped.
+        // SAFETY: the chunk is 8-byte aligned (sizes are multiples of 8, units of 4 KiB), has at
+        // least 64 bytes (invariant 2), and stays mapped until the arena is dropped (invariant 1).
         (unsafe { Item::at(chunk, info.chunk_bytes) }, info)
     }
 }

@@ -9,6 +9,12 @@
 //! word keeps its incarnation), so that a run that leaves takes its free chunks along, however many
 //! the class has. Runs with free chunks form a stack, too. A plain value without a lock: the engine
 //! keeps it behind the lock of the class.
+//!
+//! Invariants:
+//! 1. A chunk on the stack of its run is nobody's, but for readers of its state word. The four
+//!    bytes behind the state word are the pointer of the next chunk on the stack, or say that there
+//!    is none.
+//! 2. Whoever has `&mut Chunks` is the only thread that touches these pointers.
 
 use crate::arena::{Arena, SlabInfo};
 use crate::item::Item;
@@ -218,8 +224,8 @@ impl Chunks {
         let (ordinal, _) = arena.ordinal_of(ptr);
         let place = &mut self.runs[ordinal as usize];
         debug_assert!(place.run.is_some_and(|(run, _)| run.has(ptr)), "a chunk is given back to its run");
-        // SAFETY: the caller owns the chunk and gives it up here; `&mut self` stands for the lock
-        // of the class.
+        // SAFETY: the caller owns the chunk and gives it up here, so that nobody else uses the
+        // place of the pointer (invariants 1 and 2).
         unsafe { arena.item(ptr).0.free_link().write(place.free_head) };
         place.free_head = ptr.to_bits();
         place.free += 1;
@@ -312,8 +318,8 @@ impl Place {
             return None;
         }
         let ptr = ItemPtr::from_bits(self.free_head);
-        // SAFETY: a chunk on the free list is free, and the caller has the chunks of the class to
-        // itself.
+        // SAFETY: the chunk is on the stack, so that nobody else uses it, and begins with such a
+        // pointer behind its state word (invariant 1); no other thread has the class (invariant 2).
         self.free_head = unsafe { arena.item(ptr).0.free_link().read() };
         self.free -= 1;
         Some(ptr)
@@ -461,7 +467,8 @@ mod tests {
                     assert!(withheld.is_whole());
                     free.retain(|ptr| !run.has(*ptr));
                     chunks.remove_run(&arena, run);
-                    // SAFETY: nothing is in the run, and nobody has seen it.
+                    // SAFETY: nothing is in the run, and nobody has a pointer into it (invariant 3
+                    // of `slab::arena`).
                     unsafe { arena.give_back(run) };
                 }
                 _ => {}
@@ -484,7 +491,7 @@ mod tests {
         let (leaves, stays) = (add(&arena, &mut chunks), add(&arena, &mut chunks));
         let all: Vec<ItemPtr> = std::iter::from_fn(|| chunks.pop(&arena)).collect();
         all.iter().for_each(|ptr| chunks.push(&arena, *ptr));
-        // SAFETY: nobody takes the chunk from here on.
+        // SAFETY: the chunk is free, and nobody takes it from here on (invariant 1).
         unsafe { arena.item(stays.chunk(0)).0.free_link().write(leaves.chunk(0).to_bits()) };
         let mut withheld = chunks.withhold(&arena, leaves).freed;
         withheld.sort_unstable_by_key(|ptr| ptr.to_bits());

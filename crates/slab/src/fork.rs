@@ -87,7 +87,7 @@ extern "C" fn after_in_parent() {
 }
 
 extern "C" fn after_in_child() {
-    // SAFETY: this thread has the list since `before`.
+    // SAFETY: this thread has the list since `before` (invariant 2).
     let entries = unsafe { &*LIST.entries.get() };
     FORKS.fetch_add(1, Ordering::Relaxed);
     for mapped in entries {
@@ -105,17 +105,20 @@ unsafe fn part_from(mapped: &Mapped) {
         let fixed = if at.is_some() { libc::MAP_FIXED } else { 0 };
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
         let at = at.map_or(std::ptr::null_mut(), |at| at.as_ptr().cast());
-        // SAFETY: nothing, or what the entry names, is in the place.
+        // SAFETY: nothing is in the place, or what the entry names (invariant 1), which nobody else
+        // uses (the caller's duty).
         let mapped = unsafe { libc::mmap(at, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         if mapped == libc::MAP_FAILED {
             // Better no child than one that changes its parent's memory.
-            // SAFETY: ends this process, which has nothing to clean up yet.
+            // SAFETY: `_exit` takes no lock and no memory from the heap (invariant 2), and runs
+            // nothing of this process any more, which has nothing to clean up yet.
             unsafe { libc::_exit(libc::EXIT_FAILURE) }
         }
         mapped.cast::<u8>()
     };
-    // SAFETY: passed on; what is copied is as long as both places, and files are replaced by one of
-    // our own.
+    // SAFETY: the mappings and files are those of the entry (invariant 1), and nobody else uses
+    // them (the caller's duty). What is copied is as long as both places, and files are replaced by
+    // one of our own.
     unsafe {
         let (words, bytes) = mapped.words;
         let copy = map(None, bytes);

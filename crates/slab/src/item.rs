@@ -357,8 +357,9 @@ impl<'a> Item<'a> {
     /// # Safety
     /// As for [`Self::key`]. A thread that writes to the words holds a reference (invariant 6).
     pub unsafe fn tail(self) -> Option<&'a [AtomicU32]> {
-        // SAFETY: passed on. The words lie inside the chunk, are aligned, as the chunk is, and are
-        // touched as atomics alone (invariant 6).
+        // SAFETY: the caller meets the duties of `key`, so the item is not freed (invariants 2 and
+        // 5). The words lie inside the chunk, are aligned, as the chunk is, and are touched as
+        // atomics alone (invariant 6).
         unsafe {
             if !self.has_tail() {
                 return None;
@@ -490,8 +491,9 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     #[inline]
     pub unsafe fn cas(self) -> Option<u64> {
-        // SAFETY: passed on; inside the chunk, aligned, never written after publication (invariant
-        // 3).
+        // SAFETY: the caller meets the duties of `key`, so the item is not freed (invariants 2 and
+        // 5). The field is inside the chunk, aligned, and never written after publication
+        // (invariant 3).
         unsafe { self.layout().has_tag().then(|| self.chunk.add(24).cast::<u64>().read()) }
     }
 
@@ -513,7 +515,8 @@ impl<'a> Item<'a> {
     /// The caller owns the chunk or holds the only reference to an item that is not in the index
     /// yet.
     pub unsafe fn set_client_flags(self, client_flags: u32) -> bool {
-        // SAFETY: inside the chunk, aligned, and by the caller's duty read by nobody now.
+        // SAFETY: inside the chunk and aligned. The caller owns the chunk or has its only
+        // reference, and before INDEXED is set no other thread can take one (invariant 1).
         unsafe {
             let has_room = self.layout().has_flags();
             if has_room {
@@ -529,7 +532,8 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     #[inline]
     pub unsafe fn last_access(self) -> Option<&'a AtomicU32> {
-        // SAFETY: as for `expiry`.
+        // SAFETY: the caller meets the duties of `key`, so the item is not freed (invariants 2 and
+        // 5). The field is inside the chunk, aligned, and after publication only used atomically.
         unsafe { self.layout().has_tag().then(|| self.chunk.add(20).cast::<AtomicU32>().as_ref()) }
     }
 
@@ -539,8 +543,9 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     #[inline]
     pub unsafe fn client_flags(self) -> u32 {
-        // SAFETY: passed on; inside the chunk, aligned, never written after publication (invariant
-        // 3).
+        // SAFETY: the caller meets the duties of `key`, so the item is not freed (invariants 2 and
+        // 5). The field is inside the chunk, aligned, and never written after publication
+        // (invariant 3).
         unsafe { if self.layout().has_flags() { self.chunk.add(16).cast::<u32>().read() } else { 0 } }
     }
 
@@ -550,7 +555,7 @@ impl<'a> Item<'a> {
     /// The chunk is free, and the caller holds the lock of its class.
     #[inline]
     pub(crate) unsafe fn free_link(self) -> NonNull<u32> {
-        // SAFETY: inside the chunk.
+        // SAFETY: inside the chunk, which has at least 64 bytes (invariant 2 of `slab::arena`).
         unsafe { self.chunk.add(4).cast() }
     }
 

@@ -16,6 +16,12 @@
 //! (an item) to some milliseconds (a slab); a chunk is used again when a batch of others was, and
 //! after a grace period. It rests on the kernel's copying an aligned word of four bytes in one
 //! piece, as Linux does.
+//!
+//! Invariants, numbered on from there:
+//! 3. A copy belongs to whoever has the [`Copies`]: nobody else reads or writes it. A copy begins
+//!    at a multiple of 8 bytes, and so does each chunk in it.
+//! 4. The item of a [`Copied`] was in the index, and so was initialised; what its header says of
+//!    lengths, and of room for a chain, was found to fit into its chunk.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -85,7 +91,8 @@ impl std::fmt::Debug for Copied<'_> {
 /// Bytes of a copy, to be read into.
 fn bytes_of(copy: &mut [AtomicU64]) -> &mut [u8] {
     let (len, at) = (size_of_val(copy), copy.as_mut_ptr().cast::<u8>());
-    // SAFETY: the same memory, borrowed as `copy` is; any byte is a byte, and any eight are a word.
+    // SAFETY: the same memory, borrowed as `copy` is, so that nobody else uses it (invariant 3);
+    // any byte is a byte, and any eight are a word.
     unsafe { std::slice::from_raw_parts_mut(at, len) }
 }
 
@@ -110,8 +117,8 @@ pub(crate) fn read_words(file: &File, first: usize, count: usize) -> io::Result<
 fn item_at(copy: &[AtomicU64], number: usize, chunk_bytes: usize) -> Item<'_> {
     let first = number * chunk_bytes / WORD;
     let chunk = &copy[first..first + chunk_bytes / WORD];
-    // SAFETY: the chunk begins at a word and is `chunk_bytes` long, for as long as the copy is
-    // borrowed.
+    // SAFETY: the chunk begins at a word (invariant 3) and is `chunk_bytes` long, for as long as
+    // the copy is borrowed.
     unsafe { Item::at(NonNull::from(chunk).cast(), chunk_bytes as u32) }
 }
 
@@ -121,7 +128,8 @@ fn incarnation(state: &StateWord) -> u8 {
 
 /// Returns whether two copies of a chunk have the same item, in all that never changes of one.
 fn is_same(one: Item<'_>, other: Item<'_>) -> bool {
-    // SAFETY: copies belong to this thread, and both were found to be plausible.
+    // SAFETY: nobody writes to copies meanwhile (invariant 3), and both items were found to be
+    // plausible.
     unsafe {
         one.layout() == other.layout()
             && one.used_bytes() == other.used_bytes()
@@ -309,7 +317,8 @@ impl Copies {
         match found {
             [NO_ITEM, NO_ITEM, NO_ITEM] => Chunk::Free,
             [one, two, three] if one != two || two != three => Chunk::Changing,
-            // SAFETY: copies belong to this thread; what their headers name is checked first.
+            // SAFETY: nobody writes to copies meanwhile (invariant 3); what their headers name is
+            // checked first.
             _ if unsafe { !item.is_plausible() || !again.is_plausible() } || !is_same(item, again) => {
                 Chunk::Changing
             }
@@ -326,74 +335,74 @@ impl<'a> Copied<'a> {
 
     /// The key; empty for a link of a chain.
     pub fn key(&self) -> &'a [u8] {
-        // SAFETY: the item is a copy of its own that is plausible, and was initialised: it was in
-        // the index.
+        // SAFETY: nobody writes to the copy, and the item fits into it (invariants 3 and 4).
         unsafe { self.item.key() }
     }
 
     /// The value, without what is in a chain; empty if the item has a tail in its place.
     pub fn value(&self) -> &'a [u8] {
-        // SAFETY: as for `key`.
+        // SAFETY: nobody writes to the copy, and the item fits into it (invariants 3 and 4).
         unsafe { self.item.value() }
     }
 
     /// Returns whether the item is a link of a chain.
     pub fn is_link(&self) -> bool {
-        // SAFETY: as for `key`.
+        // SAFETY: nobody writes to the copy, and the item fits into it (invariants 3 and 4).
         unsafe { self.item.is_link() }
     }
 
     /// Returns whether the item's value is long, and lies in its links.
     pub fn is_long(&self) -> bool {
-        // SAFETY: as for `has_tail`.
+        // SAFETY: nobody writes to the copy, and the item fits into it (invariants 3 and 4).
         unsafe { self.item.is_long() }
     }
 
     /// Returns whether words that may be written at any time lie in the place of a value.
     pub fn has_tail(&self) -> bool {
-        // SAFETY: as for `key`.
+        // SAFETY: nobody writes to the copy, and the item fits into it (invariants 3 and 4).
         unsafe { self.item.has_tail() }
     }
 
     /// Returns the number of links that its chain had; they may have changed meanwhile.
     pub fn links(&self) -> u32 {
-        // SAFETY: as for `key`; it has room for a chain.
+        // SAFETY: nobody writes to the copy, and the item fits into it with the ends of its chain
+        // (invariants 3 and 4).
         if self.item.state().is_chained() { unsafe { self.item.chain() }.1 } else { 0 }
     }
 
     /// Returns the time at which it was made, in Unix seconds.
     pub fn created(&self) -> u32 {
-        // SAFETY: as for `key`.
+        // SAFETY: nobody writes to the copy, and the item fits into it (invariants 3 and 4).
         unsafe { self.item.created() }
     }
 
     /// Returns its expiry time, in Unix seconds; 0 = never.
     pub fn expiry(&self) -> u32 {
-        // SAFETY: as for `key`.
+        // SAFETY: nobody writes to the copy, and the item fits into it (invariants 3 and 4).
         unsafe { self.item.expiry() }.map_or(0, |time| time.load(Ordering::Relaxed))
     }
 
     /// Returns the time at which it was last found, in Unix seconds, for items with a tag.
     pub fn last_access(&self) -> Option<u32> {
-        // SAFETY: as for `key`.
+        // SAFETY: nobody writes to the copy, and the item fits into it (invariants 3 and 4).
         unsafe { self.item.last_access() }.map(|time| time.load(Ordering::Relaxed))
     }
 
     /// The client's flags; 0 if it has none.
     pub fn client_flags(&self) -> u32 {
-        // SAFETY: as for `key`.
+        // SAFETY: nobody writes to the copy, and the item fits into it (invariants 3 and 4).
         unsafe { self.item.client_flags() }
     }
 
     /// CAS token and client flags, of items with a tag.
     pub fn tag(&self) -> Option<(u64, u32)> {
-        // SAFETY: as for `key`.
+        // SAFETY: nobody writes to the copy, and the item fits into it (invariants 3 and 4).
         unsafe { Some((self.item.cas()?, self.item.client_flags())) }
     }
 
     /// Bytes of its chunk that it uses.
     pub fn used_bytes(&self) -> usize {
-        // SAFETY: as for `key`.
+        // SAFETY: nobody writes to the copy, and the item fits into it (invariants 3 and 4).
         unsafe { self.item.used_bytes() }
     }
 

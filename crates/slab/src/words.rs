@@ -5,6 +5,10 @@
 //! where the next process finds them as they were at the last instruction of this one. Each word
 //! changes by one atomic store, so that there is no moment at which a death would leave half of
 //! one.
+//!
+//! Invariant 1: a [`Words`] owns `len` initialised words from `at` on, in a leaked box of that
+//! length or in a mapping of its own. The words stay there until it is dropped, and this process
+//! touches them as atomics alone.
 
 use std::fs::File;
 use std::io;
@@ -23,16 +27,16 @@ pub struct Words {
     mapped_bytes: usize,
 }
 
-// SAFETY: the words are atomics, and the memory belongs to this value alone.
+// SAFETY: the words are atomics that belong to this value alone (invariant 1).
 unsafe impl Send for Words {}
-// SAFETY: as above.
+// SAFETY: as for `Send` (invariant 1).
 unsafe impl Sync for Words {}
 
 impl Words {
     /// `len` zeros on the heap.
     pub fn on_heap(len: usize) -> Self {
-        // SAFETY: zeros are atomics. Those that nobody touches take no memory, where there are
-        // many.
+        // SAFETY: a word of zeros is an initialised atomic, as invariant 1 requires. Words that
+        // nobody touches take no memory, if there are many.
         let words: Box<[AtomicU64]> = unsafe { Box::new_zeroed_slice(len).assume_init() };
         Self { at: NonNull::from(Box::leak(words)).cast(), len, mapped_bytes: 0 }
     }
@@ -49,7 +53,8 @@ impl Words {
         }
         // To touch a hole for which there is no memory would end the process.
         reserve(file, 0, bytes)?;
-        // SAFETY: a mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: a mapping at an address of the kernel's choice replaces no other, and becomes
+        // this value's own (invariant 1).
         let at = unsafe {
             mm::mmap(
                 std::ptr::null_mut(),
@@ -75,7 +80,8 @@ impl std::ops::Deref for Words {
 
     #[inline]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: `len` initialised words lie at `at`, for as long as `self` lives.
+        // SAFETY: `len` initialised words lie at `at`, and stay there while `self` is borrowed
+        // (invariant 1).
         unsafe { NonNull::slice_from_raw_parts(self.at, self.len).as_ref() }
     }
 }
@@ -83,11 +89,12 @@ impl std::ops::Deref for Words {
 impl Drop for Words {
     fn drop(&mut self) {
         if self.mapped_bytes > 0 {
-            // SAFETY: the mapping is ours, and nobody borrows from it any more.
+            // SAFETY: the mapping is this value's own (invariant 1), and nobody borrows from a
+            // value that is being dropped.
             let _ = unsafe { mm::munmap(self.at.as_ptr().cast(), self.mapped_bytes) };
         } else {
-            // SAFETY: made from a box of this length in `on_heap`, and nobody borrows from it any
-            // more.
+            // SAFETY: the words are a leaked box of this length (invariant 1), and nobody borrows
+            // from a value that is being dropped.
             drop(unsafe { Box::from_raw(NonNull::slice_from_raw_parts(self.at, self.len).as_ptr()) });
         }
     }

@@ -212,11 +212,14 @@ impl Arena {
     /// for.
     fn clear(&self, run: Run) {
         let start = run.id.unit() as usize * UNIT_BYTES;
-        // SAFETY: the run lies within its slab.
+        // SAFETY: the run lies within its slab, and the slab within the mapping (invariant 6 of
+        // `arena`).
         let start = unsafe { self.slab_start(run.id.slab()).add(start) }.cast::<AtomicU64>();
         for word in 0..run.bytes() as usize / size_of::<AtomicU64>() {
-            // SAFETY: nobody owns the run any more (the caller's duty), and it is as long as that.
-            // A thread that is late to look at a state word there sees either what it was or zero.
+            // SAFETY: the word lies in the run, which stays mapped (invariant 1 of `arena`). Nobody
+            // can reach a chunk of the run by an `ItemPtr` any more (the caller's duty, invariant
+            // 3). A thread that is late to look at a state word there sees either what it was or
+            // zero.
             unsafe { start.add(word).as_ref() }.store(0, Ordering::Relaxed);
         }
     }
@@ -225,7 +228,8 @@ impl Arena {
     /// never used. Returns whether it does.
     pub(super) fn release_memory(&self, slab: SlabId) -> bool {
         let advice = if self.shared.is_some() { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
-        // SAFETY: the slab lies within the mapping, and belongs to nobody: it is not in the table.
+        // SAFETY: the slab lies within the mapping (invariant 6 of `arena`), and belongs to nobody:
+        // it is not in the table (invariant 2).
         let released = unsafe { mm::madvise(self.slab_start(slab).as_ptr().cast(), SLAB_BYTES, advice) };
         // A file system that cannot punch holes is written to, and not through the mapping, which
         // may have some.

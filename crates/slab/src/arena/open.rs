@@ -41,8 +41,8 @@ impl Arena {
         }
         // An index has 64 bytes for up to 12 items of 64.
         let bytes = bytes + bytes / 8;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that
-        // exists, and goes at once.
+        // SAFETY: a mapping at an address of the kernel's choice replaces no other, such as that of
+        // an arena (invariant 6 of `arena`), and goes at once.
         unsafe {
             mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -148,8 +148,8 @@ impl Arena {
         let bytes = max_slabs as usize * SLAB_BYTES;
         // One slab more, so that the range can start at a multiple of the slab size.
         let mapping_bytes = bytes + SLAB_BYTES;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that
-        // exists.
+        // SAFETY: a mapping at an address of the kernel's choice replaces no other, and becomes the
+        // arena's own (invariant 6 of `arena`).
         let mapping = unsafe {
             mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -162,7 +162,8 @@ impl Arena {
             NonNull::new(mapping.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned null"))?;
         let shift = mapping.as_ptr().align_offset(SLAB_BYTES);
         let page_bytes = shared.as_ref().map_or(Ok(PAGE_BYTES), |shared| page_bytes(shared.slabs()))?;
-        // SAFETY: `shift` is below one slab, and the mapping is one slab longer than the range.
+        // SAFETY: `shift` is below one slab, and the mapping is one slab longer than the range
+        // (invariant 6 of `arena`).
         let base = unsafe { mapping.add(shift) };
         let arena = Self {
             base,
@@ -183,7 +184,8 @@ impl Arena {
             lost_bytes: 0,
         };
         if let Some(shared) = &arena.shared {
-            // SAFETY: the range lies within our own mapping, and nobody uses it yet.
+            // SAFETY: the range lies within the arena's own mapping (invariant 6 of `arena`), and
+            // nobody uses it yet, as the arena is not returned before.
             unsafe {
                 mm::mmap(
                     base.as_ptr().cast(),
@@ -196,7 +198,8 @@ impl Arena {
             }?;
         }
         if huge_pages {
-            // SAFETY: the range lies within the mapping. A refusal only means small pages.
+            // SAFETY: the range lies within the mapping (invariant 6 of `arena`). A refusal only
+            // means small pages.
             let _ = unsafe { mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         }
         Ok(arena)
@@ -206,7 +209,8 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         self.mapped().into_iter().for_each(fork::unregister);
-        // SAFETY: the mapping is ours, and `&mut self` means that nobody borrows from it any more.
+        // SAFETY: the mapping is the arena's own (invariant 6 of `arena`), and `&mut self` means
+        // that nobody borrows from it any more.
         let _ = unsafe { mm::munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
     }
 }

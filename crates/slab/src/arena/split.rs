@@ -75,7 +75,8 @@ impl Arena {
             return false;
         }
         for unit in free {
-            // SAFETY: the unit lies within the slab, and is nobody's.
+            // SAFETY: the unit lies within the slab and so within the mapping (invariant 6 of
+            // `arena`), has memory (invariant 4), and belongs to nobody: it is in no run.
             unsafe { self.slab_start(slab).add(*unit as usize * UNIT_BYTES).write_bytes(0, UNIT_BYTES) };
         }
         let mut units = self.units.lock();
@@ -226,8 +227,8 @@ impl Arena {
     /// Returns whether they do.
     fn release_part(&self, slab: SlabId, first: u32, units: u32) -> bool {
         let advice = if self.shared.is_some() { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
-        // SAFETY: the units lie within the slab, and belong to nobody: they are in no run, and the
-        // caller has taken them.
+        // SAFETY: the units lie within the slab and so within the mapping (invariant 6 of `arena`),
+        // and belong to nobody: they are in no run, and the caller has taken them (invariant 2).
         unsafe {
             let start = self.slab_start(slab).add(first as usize * UNIT_BYTES);
             mm::madvise(start.as_ptr().cast(), units as usize * UNIT_BYTES, advice).is_ok()
@@ -240,7 +241,8 @@ impl Arena {
     fn advise_huge_pages(&self, slab: SlabId, may_have: bool) {
         if self.huge_pages {
             let advice = if may_have { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-            // SAFETY: the slab lies within the mapping.
+            // SAFETY: the slab lies within the mapping (invariant 6 of `arena`), and the advice
+            // changes no byte.
             let _ = unsafe { mm::madvise(self.slab_start(slab).as_ptr().cast(), SLAB_BYTES, advice) };
         }
     }
@@ -330,13 +332,15 @@ mod tests {
         assert!(places.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
         assert_eq!(places.len(), 4 * 64 + 3 * 4096 / 96);
         let before = arena.free_unit_bytes();
-        // SAFETY: the only user of the chunks is this test, which is done with them.
+        // SAFETY: the only user of the chunks is this test, which is done with them (invariant 3 of
+        // `arena`).
         assert_eq!(unsafe { arena.give_back(a) }, 0);
         assert_eq!(arena.free_unit_bytes() - before, a.bytes());
         let again = arena.assign_units(info(64), 4).expect("free again");
         assert_eq!(again, a);
         assert!((0..256).all(|number| arena.item(a.chunk(number)).0.state().bits_for_test() == 0));
-        // SAFETY: as above.
+        // SAFETY: the only user of the chunks is this test, which is done with them (invariant 3 of
+        // `arena`).
         assert_eq!(unsafe { (arena.give_back(b), arena.give_back(again)) }, (0, SLAB_BYTES as u64));
         assert_eq!((arena.assigned_slabs(), arena.split_slabs(), arena.free_unit_bytes()), (0, 0, 0));
         assert!(arena.assign(info(64)).is_some());
@@ -380,7 +384,8 @@ mod tests {
         let (b, _) = arena.assign_bare_units(info(64), 2).expect("bare ones");
         arena.item(a.chunk(9)).0.state().set_bits_for_test(5);
         arena.item(b.chunk(9)).0.state().set_bits_for_test(6);
-        // SAFETY: the only user of the chunks is this test, which is done with them.
+        // SAFETY: the only user of the chunks is this test, which is done with them (invariant 3 of
+        // `arena`).
         assert_eq!(unsafe { arena.give_back(a) }, 0);
         assert_eq!((arena.free_unit_bytes(), arena.bytes()), (4 * unit, table + 6 * unit));
         assert_eq!(arena.release_units(unit + 1), 2 * unit, "no more than was asked for");
@@ -390,7 +395,8 @@ mod tests {
         let (again, bytes) = arena.assign_bare_units(info(64), 4).expect("bare again");
         assert_eq!((again, bytes), (a, 4 * unit));
         assert_eq!(arena.item(a.chunk(9)).0.state().bits_for_test(), 0);
-        // SAFETY: as above.
+        // SAFETY: the only user of the chunks is this test, which is done with them (invariant 3 of
+        // `arena`).
         assert_eq!(unsafe { (arena.give_back(b), arena.give_back(a)) }, (0, table + 6 * unit));
         assert_eq!((arena.bytes(), arena.bare_bytes(), arena.split_slabs()), (0, 0, 0));
     }
@@ -406,7 +412,8 @@ mod tests {
         assert_eq!(arena.assign_units(info(64), rest), None);
         let (run, bytes) = arena.assign_bare_units(info(64), rest).expect("a row");
         assert_eq!((bytes, arena.bytes()), (100 * unit, SLAB_BYTES as u64));
-        // SAFETY: none of the chunks was ever used.
+        // SAFETY: none of the chunks was ever used, so that nobody can reach one (invariant 3 of
+        // `arena`).
         assert_eq!(unsafe { (arena.give_back(half), arena.give_back(run)) }, (0, SLAB_BYTES as u64));
     }
 

@@ -15,7 +15,8 @@ fn slabs_are_assigned_once_and_come_back() {
     assert_ne!(a, b);
     assert_eq!(arena.assign(info(64)), None);
     assert_eq!(arena.info(b.id), info(4096));
-    // SAFETY: nothing was ever allocated from it.
+    // SAFETY: none of its chunks was ever used, so that nobody can reach one (invariant 3 of
+    // `arena`).
     unsafe { arena.give_back(a) };
     assert_eq!(arena.assigned_slabs(), 1);
     assert_eq!(arena.info(a.id).chunk_bytes, 0);
@@ -36,7 +37,8 @@ fn slabs_that_have_memory_are_assigned_first_and_no_more_than_allowed_keep_it() 
     assert_eq!(arena.touch_ahead(100, 100), 6, "there are no more");
     while arena.assign(info(64)).is_some() {}
     assert_eq!(arena.assigned_slabs(), 8);
-    // SAFETY: none of its chunks was ever used.
+    // SAFETY: none of its chunks was ever used, so that nobody can reach one (invariant 3 of
+    // `arena`).
     unsafe { arena.give_back(slab) };
     assert_eq!((arena.touch_ahead(1, 1), arena.assign(info(64))), (1, Some(slab)));
 }
@@ -47,7 +49,8 @@ fn memory_of_a_returned_slab_reads_as_zeros() {
     let slab = arena.assign(info(64)).expect("a slab");
     let ptr = slab.chunk(65_535);
     arena.item(ptr).0.state().set_bits_for_test(0xffff_ffff);
-    // SAFETY: the only user of the chunk is this test, which is done with it.
+    // SAFETY: the only user of the chunk is this test, which is done with it (invariant 3 of
+    // `arena`).
     unsafe { arena.give_back(slab) };
     assert_eq!(arena.assign(info(64)), Some(slab));
     assert_eq!(arena.item(ptr).0.state().bits_for_test(), 0);
@@ -87,7 +90,8 @@ fn a_shared_arena_is_found_as_it_was_left() {
     for (i, slab) in slabs.iter().enumerate() {
         arena.item(slab.chunk(7)).0.state().set_bits_for_test(i as u32 + 1);
     }
-    // SAFETY: nobody reads it.
+    // SAFETY: the only user of the chunks is this test, which is done with them (invariant 3 of
+    // `arena`).
     unsafe { arena.give_back(slabs[1]) };
     let refused = Shared::open(&folder).expect_err("in use");
     assert_eq!(refused.kind(), ErrorKind::WouldBlock);

@@ -196,7 +196,7 @@ impl Place {
 
     fn free(&self, chunk: usize) {
         assert_eq!(self.freed[chunk].fetch_add(1, Ordering::SeqCst), 0, "a chunk is freed once");
-        // SAFETY: what this model checks: nobody reads a chunk that is free.
+        // SAFETY: what this model checks: nobody reads a chunk that is free (invariant 2).
         self.contents[chunk].with_mut(|content| unsafe { *content = 99 });
     }
 
@@ -214,7 +214,7 @@ impl Place {
 
     fn read(&self) -> bool {
         let Some(chunk) = self.find() else { return false };
-        // SAFETY: what this model checks: whoever holds a reference may read.
+        // SAFETY: what this model checks: whoever holds a reference may read (invariant 3).
         self.contents[chunk].with(|content| assert_eq!(unsafe { *content }, 7, "torn or gone"));
         if self.chunks[chunk].release() {
             self.free(chunk);
@@ -229,10 +229,11 @@ impl Place {
             return;
         }
         self.chunks[1].begin_copy(&self.chunks[0]);
-        // SAFETY: what this model checks: the claimant alone has the one chunk, and was given the
-        // other.
+        // SAFETY: what this model checks: the claimant owns the one chunk (invariant 2), and was
+        // given the other.
         let content = self.contents[0].with(|content| unsafe { *content });
-        // SAFETY: as above.
+        // SAFETY: what this model checks: the claimant owns the one chunk (invariant 2), and was
+        // given the other.
         self.contents[1].with_mut(|to| unsafe { *to = content });
         self.chunks[1].publish();
         self.entry.store(1, Ordering::Release);

@@ -8,7 +8,8 @@ struct Chunk([u8; 128]);
 
 fn with_item(test: impl FnOnce(Item<'_>)) {
     let mut chunk = Chunk([0xee; 128]);
-    // SAFETY: `chunk` is aligned, 128 bytes long, and outlives the test.
+    // SAFETY: `chunk` is aligned, 128 bytes long, and outlives the test: what invariants 1 and 2 of
+    // `slab::arena` say of a chunk holds for it.
     test(unsafe { Item::at(NonNull::from(&mut chunk.0).cast(), 128) });
 }
 
@@ -20,7 +21,7 @@ fn fields(layout: Layout) -> Fields {
 fn every_layout_keeps_what_it_has_room_for() {
     for layout in [Layout::Plain, Layout::Expiring, Layout::Flagged, Layout::Tagged] {
         with_item(|item| {
-            // SAFETY: the chunk belongs to this test alone, and the item fits.
+            // SAFETY: this test alone owns the chunk (invariant 2), and the item fits.
             unsafe {
                 item.state().begin();
                 item.init(&fields(layout), b"key", 5);
@@ -97,7 +98,7 @@ fn what_is_held_is_not_taken_for_a_link() {
 fn a_chain_lies_behind_the_value_and_a_link_before_its_own() {
     with_item(|item| {
         let (a, b) = (ItemPtr::from_bits(7), ItemPtr::from_bits(9));
-        // SAFETY: the chunk belongs to this test alone, and the items fit.
+        // SAFETY: this test alone owns the chunk (invariant 2), and the items fit.
         unsafe {
             item.state().begin();
             item.init(&fields(Layout::Expiring), b"key", 5);
@@ -187,7 +188,7 @@ fn a_copy_has_all_that_the_item_has() {
         let (to, _) = arena.item(slab.chunk(2 * n as u32 + 1));
         let fields = Fields { layout, created: 11, expiry: 22, cas: u64::MAX - 3, client_flags: 44 };
         from.state().begin();
-        // SAFETY: nobody else uses the chunks.
+        // SAFETY: this test alone owns the chunks (invariant 2), and the item fits into both.
         unsafe {
             from.init(&fields, b"a key", 200);
             from.value_mut().fill(7);
@@ -214,7 +215,7 @@ fn a_copy_has_all_that_the_item_has() {
 fn a_tail_is_the_rest_of_the_chunk_and_its_copy_is_equal() {
     with_item(|item| {
         with_item(|copy| {
-            // SAFETY: the chunks belong to this test alone, and the item fits.
+            // SAFETY: this test alone owns the chunks (invariant 2), and the item fits.
             unsafe {
                 item.state().begin();
                 item.init(&fields(Layout::Expiring), b"key", TAILED);
