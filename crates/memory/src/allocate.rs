@@ -151,11 +151,12 @@ impl Core {
         };
         let (item, info) = self.arena.item(ptr);
         assert!(bytes <= info.chunk_bytes as usize, "a chunk is at least as long as its item");
-        // SAFETY: this thread owns a chunk of the slab.
+        // SAFETY: this thread owns a chunk of the run, so that pool and class are there (invariants
+        // 1 and 2 of `pools`).
         unsafe { self.class_of(info) }.counters.add(ALLOCATIONS, 1);
         item.state().begin();
-        // SAFETY: the chunk was taken from the free list or from an evicted item, so this thread
-        // owns it; it is of a class that `bytes` fits into.
+        // SAFETY: the chunk was ready, so that this thread owns it and nobody reads what it held
+        // (invariant 1 of `magazine`); it is of a class that `bytes` fits into.
         unsafe {
             item.init(&fields, key, value_len);
             if chainable {

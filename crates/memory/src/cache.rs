@@ -155,7 +155,8 @@ fn open_arena(config: &CacheConfig, memory: u64, max_slabs: u32) -> Result<(Aren
 fn give_up_damaged(arena: &Arena, damaged: Vec<Run>) -> u64 {
     let bytes = damaged.iter().map(|run| run.bytes()).sum();
     for run in damaged {
-        // SAFETY: nobody has seen the run.
+        // SAFETY: nobody has seen the run, so that no pointer leads into it (invariant 3 of
+        // `slab::arena`).
         unsafe { arena.give_back(run) };
     }
     bytes
@@ -451,7 +452,8 @@ impl Core {
     /// [`crate::pools`] says, or uses the table of pools.
     #[inline]
     pub(crate) unsafe fn class_of(&self, info: slab::SlabInfo) -> &Class {
-        // SAFETY: passed on.
+        // SAFETY: the caller has an item or a chunk of the run, or uses the table, so that the pool
+        // is there (invariants 1 and 2 of `pools`).
         let pool = unsafe { self.pools.of_run(info.pool) };
         pool.used_class(info.class).expect("a slab is assigned to a class that exists")
     }
@@ -480,7 +482,8 @@ impl Core {
     /// As for [`slab::Item::key`].
     pub(crate) unsafe fn hash_of_item(&self, ptr: ItemPtr) -> u64 {
         let (item, info) = self.arena.item(ptr);
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key`, so that the item is not freed (invariants 2
+        // and 5 of `slab::item`).
         self.hash(self.keyspace(info.keyspace), unsafe { item.key() })
     }
 

@@ -12,6 +12,11 @@
 //!    which comes from the hash of the key; it is the last lock that a thread takes.
 //! 2. A link that is in a chain belongs to an item that is in memory: an item's chain is empty when
 //!    its chunk is freed.
+//! 3. A [`Link`] holds the first reference to a link that enters a chain only in a call that
+//!    consumes the [`Link`]. Before, nobody else has a reference (invariant 1 of `slab::item`). A
+//!    [`LinkHandle`] holds a reference.
+//! 4. While the lock of a chain is held, none of its links is freed, nor is the item that they are
+//!    chained to: links leave a chain, and an item gives its chain up, under that lock alone.
 
 mod ops;
 
@@ -63,21 +68,21 @@ pub struct Link<'c> {
     ptr: ItemPtr,
 }
 
-// SAFETY: it holds the only reference to an item that nobody else can see.
+// SAFETY: nobody else has a reference to the item of such a link (invariant 3).
 unsafe impl Send for Link<'_> {}
-// SAFETY: shared access only reads.
+// SAFETY: shared access only reads what nobody else writes (invariant 3).
 unsafe impl Sync for Link<'_> {}
 
 impl Link<'_> {
     /// Its bytes, to be written. What is not written keeps what another item left there.
     pub fn value_mut(&mut self) -> &mut [u8] {
-        // SAFETY: this is the only reference, and `&mut self` keeps other views away.
+        // SAFETY: this is the only reference (invariant 3), and `&mut self` keeps other views away.
         unsafe { self.item.link_value_mut() }
     }
 
     /// Its bytes.
     pub fn value(&self) -> &[u8] {
-        // SAFETY: this is the only reference, and `&self` keeps `value_mut` away.
+        // SAFETY: this is the only reference (invariant 3), and `&self` keeps `value_mut` away.
         unsafe { self.item.link_value() }
     }
 }
@@ -102,9 +107,10 @@ pub struct LinkHandle<'c> {
     ptr: ItemPtr,
 }
 
-// SAFETY: as for `ReadHandle`.
+// SAFETY: it holds a reference (invariant 3), and reads what is not written once a link is in a
+// chain (invariant 3 of `slab::item`).
 unsafe impl Send for LinkHandle<'_> {}
-// SAFETY: as above.
+// SAFETY: as for `Send` (invariant 3).
 unsafe impl Sync for LinkHandle<'_> {}
 
 impl<'c> LinkHandle<'c> {
@@ -115,8 +121,8 @@ impl<'c> LinkHandle<'c> {
 
     /// Its bytes.
     pub fn value(&self) -> &[u8] {
-        // SAFETY: the handle holds a reference; what a link holds is not written once it is in a
-        // chain.
+        // SAFETY: the handle holds a reference (invariant 3); what a link holds is not written once
+        // it is in a chain (invariant 3 of `slab::item`).
         unsafe { self.item.link_value() }
     }
 
@@ -190,7 +196,8 @@ impl<'c> Links<'c> {
     /// chain's lock held.
     fn upcoming(&self) -> Option<(ItemPtr, u32)> {
         let core = self.core;
-        // SAFETY: somebody holds or owns the item, and the lock is held.
+        // SAFETY: somebody holds or owns the item, and the lock is held under which alone the ends
+        // of its chain change (invariant 1).
         let (first, count) = unsafe { core.arena.item(self.parent).0.chain() };
         let (last, left) = match &self.at {
             At::Start => return first.map(|first| (first, count)),
@@ -200,8 +207,8 @@ impl<'c> Links<'c> {
         if left == 0 {
             return None;
         }
-        // SAFETY: a reference to it is held; in a chain, under its lock, the pointers are those of
-        // the chain.
+        // SAFETY: `last` holds a reference (invariant 3). The lock is held under which the pointers
+        // of a link change (invariant 1): in a chain they are those of the chain.
         let (next, parent) = unsafe { last.item.link() };
         let next = if last.item.state().is_indexed() && parent == Some(self.parent) {
             next
@@ -234,7 +241,8 @@ impl<'c> Iterator for Links<'c> {
                 continue;
             }
             let link = LinkHandle::adopt(self.core, ptr);
-            // SAFETY: `link` holds a reference.
+            // SAFETY: `link` holds a reference, so that its pool and class are there (invariants 1
+            // and 2 of `pools`).
             let class = unsafe { self.core.class_of(self.core.arena.info_of(ptr)) };
             state.record_access(|bits, first| class.rule.apply(bits, first, || self.core.now()));
             self.at = At::After(link.clone(), left - 1);

@@ -326,7 +326,8 @@ impl<'c> Keys<'c> {
         core.index.find(hash, move |ptr| {
             let (item, info) = core.arena.item(ptr);
             place.protect(ptr.to_bits());
-            // SAFETY: the item is protected, and then seen to be in the index.
+            // SAFETY: the item is protected, and then seen to be in the index (invariant 5 of
+            // `slab::item`).
             let ours = info.keyspace == self.scope.keyspace()
                 && item.state().is_indexed()
                 && unsafe { item.has_key(key) };
@@ -351,7 +352,7 @@ impl<'c> Keys<'c> {
             self.count_miss();
             return None;
         };
-        // SAFETY: the item is protected until `guard` is dropped.
+        // SAFETY: the item is protected until `guard` is dropped (invariant 5 of `slab::item`).
         let is_special = unsafe {
             (!item.is_plain() || space.may_be_flushed()) && (core.is_over(item, space) || item.is_long())
         };
@@ -361,10 +362,10 @@ impl<'c> Keys<'c> {
             // long value, it takes a reference, which keeps the links of the value too.
             return self.find_hashed(hash, key).map(|found| seen(found.found()));
         }
-        // SAFETY: as above.
+        // SAFETY: the item is protected until `guard` is dropped (invariant 5 of `slab::item`).
         unsafe { self.count_hit(hash, item, info) };
-        // SAFETY: the item is protected until `guard` is dropped, and `seen` cannot keep what it is
-        // shown.
+        // SAFETY: the item is protected until `guard` is dropped (invariant 1 of `handle`), and
+        // `seen` cannot keep what it is shown.
         let result = seen(Found(unsafe { View::new(core, item, ptr) }));
         drop(guard);
         Some(result)
@@ -375,7 +376,8 @@ impl<'c> Keys<'c> {
     #[inline]
     unsafe fn count_hit(self, hash: u64, item: Item<'_>, info: SlabInfo) {
         let core = self.cache.core();
-        // SAFETY: the caller's duty.
+        // SAFETY: the caller holds a reference to the item or protects it, so that its pool and
+        // class are there (invariants 1 and 2 of `pools`).
         let class = unsafe { core.class_of(info) };
         match item.state().policy_if_fetched().and_then(|bits| class.rule.unchanged_in(bits)) {
             Some(queue) => class.counters.add(HITS + queue, 1),
@@ -427,7 +429,7 @@ impl<'c> Keys<'c> {
                 collisions.push(handle);
                 return None;
             }
-            // SAFETY: the handle holds a reference.
+            // SAFETY: the handle holds a reference (invariant 2 of `handle`).
             let dead = unsafe { core.is_dead(item, self.space()) };
             Some((if dead { Candidate::Dead } else { Candidate::Live }, handle, info))
         })
@@ -443,7 +445,7 @@ impl<'c> Keys<'c> {
         let core = self.cache.core();
         match found {
             Some((Candidate::Live, handle, info)) => {
-                // SAFETY: the handle holds a reference.
+                // SAFETY: the handle holds a reference (invariant 2 of `handle`).
                 unsafe { self.count_hit(hash, handle.item(), info) };
                 Some(handle)
             }

@@ -1,4 +1,13 @@
 //! Handles: an item's memory, kept alive and in place.
+//!
+//! Invariants:
+//! 1. As long as a [`View`] and what came from it is used, its item is initialised, and somebody
+//!    holds a reference to it, owns its chunk or protects it (invariants 2 and 5 of `slab::item`).
+//! 2. A [`ReadHandle`] holds a reference to its item.
+//! 3. A [`WriteHandle`] holds the first reference to its item. The item enters the index only in a
+//!    call that consumes the handle. Before, nobody else has a reference (invariant 1 of
+//!    `slab::item`), and others touch at most the state word and, under the lock of its chain, the
+//!    chain's ends.
 
 use std::ops::Deref;
 use std::sync::OnceLock;
@@ -42,14 +51,14 @@ impl<'c> View<'c> {
     /// # Safety
     /// As for [`Self::new`].
     pub(crate) unsafe fn with_locks(core: &'c Core, item: Item<'c>, ptr: ItemPtr) -> Self {
-        // SAFETY: passed on (invariant 5 of `slab::item`).
+        // SAFETY: the caller meets the duties of `new`, which are those of invariant 1.
         Self { has_locks: true, ..unsafe { Self::new(core, item, ptr) } }
     }
 
     #[inline]
     fn value(&self) -> &[u8] {
-        // SAFETY: the duty of whoever made the view; the value, unlike a tail, is not written after
-        // publication.
+        // SAFETY: whoever made the view keeps invariant 1; the value, unlike a tail, is not written
+        // after publication (invariant 3 of `slab::item`).
         let (value, is_long) = unsafe { (self.item.value(), self.item.is_long()) };
         match self.whole {
             Some(whole) if is_long => gathered(whole, self.core, self.ptr),
@@ -60,7 +69,7 @@ impl<'c> View<'c> {
     /// The length of the value. Of a long one only where somebody holds or owns the item; 0 if
     /// its chain must not be locked.
     fn len(&self) -> usize {
-        // SAFETY: the duty of whoever made the view.
+        // SAFETY: whoever made the view keeps invariant 1.
         let (value, is_long) = unsafe { (self.item.value(), self.item.is_long()) };
         let is_walked = is_long && !self.has_locks;
         if is_walked { Links::of(self.core, self.ptr).map(|link| link.len()).sum() } else { value.len() }
@@ -84,7 +93,7 @@ macro_rules! item_questions {
         /// The key.
         #[inline]
         pub fn key(&self) -> &[u8] {
-            // SAFETY: the duty of whoever made the view.
+            // SAFETY: whoever made the view keeps invariant 1.
             unsafe { self.$view.item.key() }
         }
 
@@ -92,35 +101,35 @@ macro_rules! item_questions {
         /// ([`crate::Cache::put_value`]).
         #[inline]
         pub fn is_long(&self) -> bool {
-            // SAFETY: the duty of whoever made the view.
+            // SAFETY: whoever made the view keeps invariant 1.
             unsafe { self.$view.item.is_long() }
         }
 
         /// Returns whether it is a structured item (`millpond::structured`), whose content is read
         /// through its type: its value is empty.
         pub fn is_structured(&self) -> bool {
-            // SAFETY: the duty of whoever made the view.
+            // SAFETY: whoever made the view keeps invariant 1.
             unsafe { self.$view.item.has_tail() }
         }
 
         /// The words of a structured item.
         #[inline]
         pub(crate) fn words(&self) -> Option<&[AtomicU32]> {
-            // SAFETY: the duty of whoever made the view; a view by protection alone is not written
-            // through.
+            // SAFETY: whoever made the view keeps invariant 1. The words are atomics, and only
+            // holders of a reference write to them (invariant 6 of `slab::item`).
             unsafe { self.$view.item.tail() }
         }
 
         /// Returns the time at which it was made, in Unix seconds. After flushes up to as many
         /// seconds ahead of the clock.
         pub fn created_at(&self) -> u32 {
-            // SAFETY: the duty of whoever made the view.
+            // SAFETY: whoever made the view keeps invariant 1.
             unsafe { self.$view.item.created() }
         }
 
         /// Returns its expiry time, in Unix seconds; `None` = never.
         pub fn expires_at(&self) -> Option<u32> {
-            // SAFETY: the duty of whoever made the view.
+            // SAFETY: whoever made the view keeps invariant 1.
             let time = unsafe { self.$view.item.expiry() }?.load(Ordering::Relaxed);
             (time != 0).then_some(time)
         }
@@ -133,7 +142,7 @@ macro_rules! item_questions {
         /// The tag, if it was made with one.
         #[inline]
         pub fn tag(&self) -> Option<ItemTag> {
-            // SAFETY: the duty of whoever made the view.
+            // SAFETY: whoever made the view keeps invariant 1.
             unsafe {
                 Some(ItemTag { cas: self.$view.item.cas()?, client_flags: self.$view.item.client_flags() })
             }
@@ -142,14 +151,14 @@ macro_rules! item_questions {
         /// The client's flags; 0 unless it was made with some.
         #[inline]
         pub fn client_flags(&self) -> u32 {
-            // SAFETY: the duty of whoever made the view.
+            // SAFETY: whoever made the view keeps invariant 1.
             unsafe { self.$view.item.client_flags() }
         }
 
         /// Returns the time at which it was last found, in Unix seconds: the time of its making if
         /// it never was. `None`: it was found, and has no tag, in which that time would stand.
         pub fn last_access(&self) -> Option<u32> {
-            // SAFETY: the duty of whoever made the view.
+            // SAFETY: whoever made the view keeps invariant 1.
             match unsafe { self.$view.item.last_access() } {
                 Some(time) => Some(time.load(Ordering::Relaxed)),
                 None => (!self.was_fetched()).then(|| self.created_at()),
@@ -158,7 +167,7 @@ macro_rules! item_questions {
 
         /// Sets the time of the last access to now, for items with a tag, and returns what it was.
         pub fn note_access(&self) -> Option<u32> {
-            // SAFETY: the duty of whoever made the view.
+            // SAFETY: whoever made the view keeps invariant 1.
             let field = unsafe { self.$view.item.last_access() }?;
             let (before, now) = (field.load(Ordering::Relaxed), self.$view.core.now());
             if before != now {
@@ -202,7 +211,7 @@ macro_rules! item_questions {
 
         /// Bytes that header, key and value take.
         pub fn size_bytes(&self) -> usize {
-            // SAFETY: the duty of whoever made the view.
+            // SAFETY: whoever made the view keeps invariant 1.
             unsafe { self.$view.item.used_bytes() }
         }
     };
@@ -266,7 +275,7 @@ pub struct ReadHandle<'c> {
 // SAFETY: a handle only reads what is not written while it lives, or uses atomics (invariant 3 of
 // `slab::item`).
 unsafe impl Send for ReadHandle<'_> {}
-// SAFETY: as above.
+// SAFETY: as for `Send` (invariant 3 of `slab::item`).
 unsafe impl Sync for ReadHandle<'_> {}
 
 impl<'c> ReadHandle<'c> {
@@ -309,8 +318,8 @@ impl<'c> ReadHandle<'c> {
     /// copy.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        // SAFETY: the handle holds a reference; the value, unlike a tail, is not written after
-        // publication.
+        // SAFETY: the handle holds a reference (invariant 2); the value, unlike a tail, is not
+        // written after publication (invariant 3 of `slab::item`).
         let (value, is_long) = unsafe { (self.view.item.value(), self.view.item.is_long()) };
         if is_long { gathered(&self.whole, self.view.core, self.view.ptr) } else { value }
     }
@@ -323,7 +332,7 @@ impl<'c> ReadHandle<'c> {
     /// Changes when it expires, in place. `false`: the item has no room for an expiry time (see
     /// [`crate::ItemOptions::expirable`]); [`crate::Keys::touch`] copies such an item.
     pub fn set_expiry(&self, expiry: Expiry) -> bool {
-        // SAFETY: the handle holds a reference.
+        // SAFETY: the handle holds a reference (invariant 2), and the time is an atomic.
         match unsafe { self.view.item.expiry() } {
             Some(field) => {
                 self.view.core.change_expiry(self.view.ptr, field, expiry);
@@ -336,7 +345,7 @@ impl<'c> ReadHandle<'c> {
     /// Changes when it expires from one Unix time to another, 0 for never, unless somebody else has
     /// changed it.
     pub(crate) fn change_expiry_from(&self, from: u32, to: u32) {
-        // SAFETY: the handle holds a reference.
+        // SAFETY: the handle holds a reference (invariant 2), and the time is an atomic.
         if let Some(field) = unsafe { self.view.item.expiry() } {
             self.view.core.change_expiry_from(self.view.ptr, field, from, to);
         }
@@ -397,9 +406,10 @@ pub struct WriteHandle<'c> {
     hash: u64,
 }
 
-// SAFETY: the handle holds the only reference to an item that is not in the index.
+// SAFETY: nobody else has a reference to the item of such a handle (invariant 3).
 unsafe impl Send for WriteHandle<'_> {}
-// SAFETY: shared access only reads.
+// SAFETY: what `&self` gives access to is only read, or written as atomics; nobody else writes the
+// item (invariant 3).
 unsafe impl Sync for WriteHandle<'_> {}
 
 impl<'c> WriteHandle<'c> {
@@ -425,7 +435,7 @@ impl<'c> WriteHandle<'c> {
     }
 
     pub(crate) fn found(&self) -> Found<'_> {
-        // SAFETY: the handle holds a reference, and `&self` keeps `value_mut` away.
+        // SAFETY: the handle holds a reference (invariant 3), and `&self` keeps `value_mut` away.
         Found(unsafe { View::new(self.core, self.item, self.ptr) })
     }
 
@@ -442,7 +452,8 @@ impl<'c> WriteHandle<'c> {
 
     /// The key.
     pub fn key(&self) -> &[u8] {
-        // SAFETY: the handle holds the only reference.
+        // SAFETY: the handle holds a reference (invariant 3), and the key does not change
+        // (invariant 3 of `slab::item`).
         unsafe { self.item.key() }
     }
 
@@ -450,7 +461,7 @@ impl<'c> WriteHandle<'c> {
     /// item left. Of a long value ([`crate::Cache::allocate_value`]) nothing: it is written by
     /// then.
     pub fn value(&self) -> &[u8] {
-        // SAFETY: the handle holds the only reference, and `&self` keeps `value_mut` away.
+        // SAFETY: the handle holds a reference (invariant 3), and `&self` keeps `value_mut` away.
         unsafe { self.item.value() }
     }
 
@@ -458,21 +469,23 @@ impl<'c> WriteHandle<'c> {
     /// there.
     #[inline]
     pub fn value_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the handle holds the only reference to an item that is not in the index, and
-        // `&mut self` keeps other views away.
+        // SAFETY: the handle holds the only reference to an item that is not in the index
+        // (invariant 3), and `&mut self` keeps other views away.
         unsafe { self.item.value_mut() }
     }
 
     /// The words of a structured item.
     #[inline]
     pub(crate) fn words(&self) -> Option<&[AtomicU32]> {
-        // SAFETY: the handle holds the only reference.
+        // SAFETY: the handle holds a reference (invariant 3), and the words are atomics (invariant
+        // 6 of `slab::item`).
         unsafe { self.item.tail() }
     }
 
     /// Sets the CAS token of an item with a tag. `false`: it has none.
     pub fn set_cas(&mut self, cas: u64) -> bool {
-        // SAFETY: as for `value_mut`; the layout is checked first.
+        // SAFETY: the handle holds the only reference to an item that is not in the index
+        // (invariant 3); the layout is checked first.
         unsafe {
             let tagged = self.item.layout().has_tag();
             if tagged {
@@ -485,17 +498,20 @@ impl<'c> WriteHandle<'c> {
     /// Changes the client's flags of its tag. `false`: it was made without any, so that there is no
     /// room.
     pub fn set_client_flags(&mut self, client_flags: u32) -> bool {
-        // SAFETY: as for `value_mut`.
+        // SAFETY: the handle holds the only reference to an item that is not in the index
+        // (invariant 3).
         unsafe { self.item.set_client_flags(client_flags) }
     }
 
     /// Lets it count as made when, and found if, another was.
     pub(crate) fn age_as(&mut self, other: &ReadHandle<'_>) {
-        // SAFETY: as for `value_mut`.
+        // SAFETY: the handle holds the only reference to an item that is not in the index
+        // (invariant 3).
         unsafe { self.item.set_created(other.created_at()) };
         // What was found, nobody knows when, counts as found now.
         let used = other.last_access().unwrap_or_else(|| self.core.now());
-        // SAFETY: as for `value_mut`.
+        // SAFETY: the handle holds the only reference to an item that is not in the index
+        // (invariant 3).
         if let Some(time) = unsafe { self.item.last_access() } {
             time.store(used, Ordering::Relaxed);
         }
@@ -506,7 +522,8 @@ impl<'c> WriteHandle<'c> {
 
     /// Lets it count as last found at this time, and as found before if so.
     pub(crate) fn age_to(&mut self, used_at: u32, was_fetched: bool) {
-        // SAFETY: as for `value_mut` (invariant 1 of `slab::item`).
+        // SAFETY: the handle holds the only reference to the item (invariant 3), and the time is an
+        // atomic.
         if let Some(time) = unsafe { self.item.last_access() } {
             time.store(used_at, Ordering::Relaxed);
         }
@@ -517,7 +534,8 @@ impl<'c> WriteHandle<'c> {
 
     /// Changes when it will expire. `false`: it has no room for an expiry time.
     pub fn set_expiry(&mut self, expiry: Expiry) -> bool {
-        // SAFETY: the handle holds the only reference.
+        // SAFETY: the handle holds the only reference to the item (invariant 3), and the time is an
+        // atomic.
         match unsafe { self.item.expiry() } {
             Some(field) => {
                 field.store(expiry.to_unix_secs(|| self.core.now()), Ordering::Relaxed);

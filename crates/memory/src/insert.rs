@@ -60,7 +60,8 @@ impl Cache {
     pub fn insert<'c>(&'c self, item: WriteHandle<'c>) -> Result<ReadHandle<'c>, WriteHandle<'c>> {
         let core = item.core();
         let space = core.keyspace(core.arena.info_of(item.ptr()).keyspace);
-        // SAFETY: `publish` asks with the bucket locked that points to the old item.
+        // SAFETY: `publish` asks with the bucket locked that points to the old item, so that its
+        // chunk is not freed (invariant 2 of `Index`).
         let expired = |old: ItemPtr| unsafe { core.is_dead(core.arena.item(old).0, space) };
         let verdict = |old: Option<ItemPtr>| match old {
             Some(old) if !expired(old) => Verdict::Refuse,
@@ -339,7 +340,8 @@ impl Core {
 
     /// Counts and queues an item that has just become visible.
     fn enqueue(&self, new: &WriteHandle<'_>, info: SlabInfo) {
-        // SAFETY: the handle holds a reference.
+        // SAFETY: the handle holds a reference (invariant 3 of `handle`), so that pool and class
+        // are there (invariants 1 and 2 of `pools`).
         let (class, bytes) = unsafe { (self.class_of(info), new.item().used_bytes()) };
         class.counters.add(INSERTS, 1);
         class.counters.add(BYTES_IN, bytes as u64);
@@ -353,14 +355,17 @@ impl Core {
         let after = expiry.to_unix_secs(|| self.now());
         let before = field.swap(after, Ordering::Relaxed);
         if self.watch.records() {
-            // SAFETY: the caller's duty.
+            // SAFETY: the caller holds a reference or protects the item, so that the item is not
+            // freed (invariants 2 and 5 of `slab::item`).
             unsafe { self.note_item(EventKind::Touch, self.hash_of_item(ptr), ptr) };
         }
         // A wheel entry that is due too early is moved when it comes due. One that is due too late
         // would keep the expired item in memory, so the item is queued again.
         if after != 0 && (before == 0 || after < before) {
             let (item, info) = self.arena.item(ptr);
-            // SAFETY: the caller's duty.
+            // SAFETY: the caller holds a reference or protects the item, so that it is not freed
+            // (invariants 2 and 5 of `slab::item`) and pool and class are there (invariants 1 and 2
+            // of `pools`).
             let (class, hash) = unsafe { (self.class_of(info), self.hash_of_item(ptr)) };
             self.queue(class, (ptr, item), hash);
         }
@@ -373,7 +378,8 @@ impl Core {
             from != to && field.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_changed && to != 0 && (from == 0 || to < from) {
             let (item, info) = self.arena.item(ptr);
-            // SAFETY: the caller's duty.
+            // SAFETY: the caller holds a reference, so that the item is not freed (invariant 2 of
+            // `slab::item`) and pool and class are there (invariants 1 and 2 of `pools`).
             let (class, hash) = unsafe { (self.class_of(info), self.hash_of_item(ptr)) };
             self.queue(class, (ptr, item), hash);
         }
@@ -384,10 +390,12 @@ impl Core {
     pub(crate) fn retire(&self, ptr: ItemPtr, cause: RemovalCause, keep: bool) {
         self.check_unpinned();
         let (item, info) = self.arena.item(ptr);
-        // SAFETY: this thread holds the reference that `unindex` gave it.
+        // SAFETY: this thread holds the reference that `unindex` gave it, so that the item is not
+        // freed (invariant 2 of `slab::item`).
         let cause = unsafe { self.cause_of_end(cause, item, self.keyspace(info.keyspace)) };
         if self.watch.asks_of_end(cause) {
-            // SAFETY: this thread holds the reference that `unindex` gave it.
+            // SAFETY: this thread holds the reference that `unindex` gave it, so that the item is
+            // not freed (invariant 2 of `slab::item`).
             unsafe { self.note_item(gone_for(cause), self.hash_of_item(ptr), ptr) };
         }
         self.count_end(ptr, cause, keep);
@@ -406,12 +414,14 @@ impl Core {
     /// true.
     fn count_end(&self, ptr: ItemPtr, cause: RemovalCause, keep: bool) {
         let (item, info) = self.arena.item(ptr);
-        // SAFETY: this thread holds the reference that `unindex` gave it.
+        // SAFETY: this thread holds a reference that taking the item out of sight gave it, so that
+        // pool and class are there (invariants 1 and 2 of `pools`).
         let class = unsafe { self.class_of(info) };
         // Only the statistics of evictions and expirations need the time: others read no clock.
         let by_itself = matches!(cause, RemovalCause::Evicted | RemovalCause::Expired);
         let mut gone = Gone::default();
-        // SAFETY: as above.
+        // SAFETY: this thread holds that reference, so that the item is not freed (invariant 2 of
+        // `slab::item`).
         unsafe { gone.add(item, if by_itself { self.now() } else { 0 }) };
         class.count_gone(cause, &gone);
         if let Some(hooks) = &class.hooks {
@@ -501,7 +511,7 @@ impl Core {
     /// for it if `waits` is true, and otherwise moves none. The caller retires the returned items,
     /// which found no place.
     fn move_buckets(&self, buckets: u32, waits: bool) -> Vec<ItemPtr> {
-        // SAFETY: the index asks about items in buckets that it has locked.
+        // SAFETY: the index asks about items of buckets that it locked (invariant 2 of `Index`).
         let hash_of = |ptr| unsafe { self.hash_of_item(ptr) };
         let prefetch = |ptr| self.arena.item(ptr).0.prefetch();
         let mut dropped = if waits {

@@ -261,7 +261,7 @@ impl<'c> Items<'c> {
                 continue;
             }
             let handle = ReadHandle::adopt(self.core, ptr);
-            // SAFETY: the handle holds a reference.
+            // SAFETY: the handle holds a reference (invariant 2 of `handle`).
             if unsafe { !item.is_link() && !self.core.is_dead(item, self.core.keyspace(self.keyspace)) } {
                 self.held.push_back(handle);
             } else {

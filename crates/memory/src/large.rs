@@ -177,7 +177,8 @@ impl ReadHandle<'_> {
     /// The value, as it lies there: in one piece, or a long one in several, in order.
     pub fn pieces(&self) -> Pieces<'_> {
         let (core, ptr) = self.parts();
-        // SAFETY: the handle holds a reference, for as long as the result borrows from it.
+        // SAFETY: the handle holds a reference (invariant 2 of `handle`), for as long as the result
+        // borrows from it.
         unsafe { Pieces::of(core, ptr) }
     }
 }
@@ -199,10 +200,12 @@ impl<'c> Pieces<'c> {
     /// As for [`slab::Item::value`], for as long as the result and what comes from it is used.
     pub(crate) unsafe fn of(core: &'c Core, ptr: ItemPtr) -> Self {
         let item = core.arena.item(ptr).0;
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `value`, so that the item is not freed and its
+        // lengths do not change (invariants 2, 3 and 5 of `slab::item`).
         Self(match unsafe { item.is_long() } {
             true => Rest::Several(Links::of(core, ptr)),
-            // SAFETY: passed on.
+            // SAFETY: the caller meets the duties of `value`, so that the item is not freed
+            // (invariants 2 and 5 of `slab::item`).
             false => Rest::One(Some(unsafe { item.value() })),
         })
     }

@@ -157,7 +157,8 @@ impl<'a> Departed<'a> {
 
     /// Its value, as it lies there: in one piece, or a long one in several, in order.
     pub fn pieces(&self) -> Pieces<'a> {
-        // SAFETY: as long as the item is shown, somebody holds or owns it.
+        // SAFETY: as long as the item is shown, somebody holds or owns it (invariant 1 of
+        // `handle`).
         unsafe { Pieces::of(self.core, self.ptr) }
     }
 
@@ -225,7 +226,7 @@ impl Core {
     /// As for [`View::new`].
     pub(crate) unsafe fn departed(&self, ptr: ItemPtr) -> Departed<'_> {
         let item = self.arena.item(ptr).0;
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `View::new` (invariant 1 of `handle`).
         Departed { found: Found(unsafe { View::new(self, item, ptr) }), core: self, ptr }
     }
 
@@ -236,7 +237,8 @@ impl Core {
     /// As for [`Self::hooks_let_go`].
     #[inline]
     pub(crate) unsafe fn may_evict(&self, hooks: Option<&Hooks>, ptr: ItemPtr) -> bool {
-        // SAFETY: passed on (invariant 5 of `slab::item`).
+        // SAFETY: the caller meets the duties of `key`, so that the item is not freed (invariants 2
+        // and 5 of `slab::item`).
         unsafe { !self.is_kept(ptr) && hooks.is_none_or(|hooks| self.hooks_let_go(hooks, ptr)) }
     }
 
@@ -246,14 +248,16 @@ impl Core {
     /// As for [`slab::Item::key`]; and the item was published.
     pub(crate) unsafe fn hooks_let_go(&self, hooks: &Hooks, ptr: ItemPtr) -> bool {
         let item = self.arena.item(ptr).0;
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key` while the hook is shown the item (invariant
+        // 1 of `handle`).
         let found = Found(unsafe { View::with_locks(self, item, ptr) });
         told(|| hooks.user.may_evict(found)).unwrap_or(true)
     }
 
     /// Tells that an item has left the index. The caller holds a reference and no lock.
     pub(crate) fn tell_removed(&self, hooks: &Hooks, ptr: ItemPtr, cause: RemovalCause) {
-        // SAFETY: the caller holds a reference.
+        // SAFETY: the caller holds a reference, so that the item is not freed (invariant 2 of
+        // `slab::item`).
         let departed = unsafe { self.departed(ptr) };
         told(|| hooks.user.on_remove(departed, cause));
         hooks.leaving.lock().insert(ptr.to_bits(), cause);
@@ -269,7 +273,8 @@ impl Core {
             // Without an entry it was never inserted.
             if let Some(cause) = cause {
                 self.ledger.release(Part::Fixed, LEAVING_BYTES);
-                // SAFETY: this thread owns the chunk.
+                // SAFETY: this thread owns the chunk, so that nobody else frees it (invariant 2 of
+                // `slab::item`).
                 let departed = unsafe { self.departed(ptr) };
                 told(|| hooks.user.on_destroy(departed, cause));
             }

@@ -26,6 +26,11 @@
 //!    made in it, and [`Core::fold_magazines`] drops the pending entries that name it.
 //! 4. Where several are held, a magazine is locked before the class or the retire list. Neither of
 //!    those is while the other is held.
+//! 5. A thread that holds the lock of a class, and since it took the lock has seen an item of the
+//!    class in the index, in a chain or in the queue, may read the item as a holder of a reference
+//!    may: the chunk is not used again before the lock is given back. For items are claimed under
+//!    that lock, and a chunk that is freed otherwise leaves the queue under that lock before it is
+//!    retired.
 //!
 //! `fill` gets chunks ready, `unlink` takes claimed items out of the index, and `depart` hands them
 //! down.
@@ -202,8 +207,8 @@ impl Core {
                 let Some(bits) = state.enqueue(bits, hit) else { continue };
                 inner.policy.push(entry, bits, self.now());
             }
-            // SAFETY: the item was in the index while this thread held the lock of the class,
-            // without which no chunk that was freed since then is used again.
+            // SAFETY: the item was in the index while this thread held the lock of the class, so
+            // that its chunk is not used again before the lock is given back (invariant 5).
             if let Some(expiry) = unsafe { item.expiry() } {
                 self.put_in_wheel(class, inner, entry, expiry.load(Ordering::Relaxed));
             }
@@ -219,7 +224,8 @@ impl Core {
     /// lock.
     pub(crate) fn free(&self, ptr: ItemPtr) {
         let _using = self.pools.enter();
-        // SAFETY: this thread uses the table of pools.
+        // SAFETY: this thread uses the table of pools, so that the class is not freed (invariants 2
+        // and 3 of `pools`).
         let class = unsafe { self.class_of(self.arena.item(ptr).1) };
         self.check_unlinked(ptr);
         if self.wants_finish(class, ptr) {
@@ -270,7 +276,8 @@ impl Core {
     pub(crate) fn queue(&self, class: &Class, (ptr, item): (ItemPtr, Item<'_>), hash: u64) {
         let incarnation = item.state().incarnation();
         let mut magazine = class.magazines.mine(class).lock();
-        // SAFETY: the caller holds a reference, or protects the item.
+        // SAFETY: the caller holds a reference or protects the item, so that the item is not freed
+        // (invariants 2 and 5 of `slab::item`).
         if unsafe { item.expiry() }.is_some_and(|at| at.load(Ordering::Relaxed) != 0) {
             // Whoever reaps looks into the magazine, which is locked until it has the item.
             class.note_due(0);

@@ -1,5 +1,8 @@
 //! Handles that borrow nothing: for tasks, response bodies and whatever outlives the call that
 //! found the item.
+//!
+//! Invariant 1: the `handle` of an [`OwnedHandle`] is dropped before its `core`, which keeps the
+//! cache where it is.
 
 use std::fmt;
 use std::ops::Deref;
@@ -57,7 +60,7 @@ impl ReadHandle<'_> {
         let core = core.me.upgrade().expect("it is borrowed, and so alive");
         std::mem::forget(self);
         // SAFETY: the core stays where it is until the last count is given back, and the handle,
-        // which takes over the reference to the item, is dropped before this one is.
+        // which takes over the reference to the item, is dropped before this one is (invariant 1).
         let handle = ReadHandle::adopt(unsafe { &*Arc::as_ptr(&core) }, ptr);
         OwnedHandle { handle, core }
     }

@@ -72,7 +72,7 @@ impl Cache {
             // The last handle of an item may call the embedder, which must not happen while the
             // thread is pinned.
             drop(pinned);
-            // SAFETY: the handle holds a reference.
+            // SAFETY: the handle holds a reference (invariant 2 of `handle`).
             if unsafe { !item.is_link() && !core.is_dead(item, core.keyspace(pool.keyspace)) } {
                 return Ok(Some(handle));
             }

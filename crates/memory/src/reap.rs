@@ -81,8 +81,8 @@ impl Core {
             };
             let found = inner.chunks.resolve(&self.arena, ChunkNumber(entry.0));
             let Some((ptr, item)) = found.filter(|(_, item)| item.state().is_indexed()) else { continue };
-            // SAFETY: the item was in the index while this thread held the lock of the class,
-            // without which no chunk that was freed since then is used again.
+            // SAFETY: the item was in the index while this thread held the lock of the class, which
+            // it still holds (invariant 5 of `magazine`).
             let expiry = unsafe { item.expiry() }.map_or(0, |expiry| expiry.load(Ordering::Relaxed));
             if expiry == 0 {
                 continue;

@@ -20,6 +20,7 @@
 //!    writes to their key space, with the lock on what is unclaimed.
 //! 4. The words are another process's, or a damaged file's: what they name is checked here, before
 //!    it is used.
+//! 5. Until a run is added to its class, the thread that recovers the run alone uses its chunks.
 
 mod chains;
 mod left;
@@ -169,7 +170,8 @@ impl Core {
 
     /// Gives a run back that belongs to no pool of this process.
     fn discard_run(&self, run: Run) {
-        // SAFETY: no index entry, queue or free list of this process names the run.
+        // SAFETY: no index entry, queue or free list of this process names the run, so that no
+        // reader holds a pointer into it (invariant 3 of `slab::arena`).
         let bytes = unsafe { self.arena.give_back(run) };
         self.ledger.release(Part::Slabs, bytes);
     }
@@ -201,7 +203,8 @@ impl Core {
         let (mut items, mut latest) = (Vec::with_capacity(found.len()), 0);
         for (ptr, hash) in found {
             let item = self.arena.item(ptr).0;
-            // SAFETY: the item is complete, and this thread alone knows of it.
+            // SAFETY: this thread alone uses the run (invariant 5), and the item's header was
+            // checked (invariant 4).
             let (is_link, created) = unsafe { (item.is_link(), item.created()) };
             if is_link {
                 chains.links.insert(ptr.to_bits());
@@ -252,7 +255,8 @@ impl Core {
     /// Gives up an item that was taken over and then found to be doubtful, and is out of sight:
     /// nobody is told.
     fn forget(&self, ptr: ItemPtr) {
-        // SAFETY: this thread holds the reference that taking it out of sight gave it.
+        // SAFETY: this thread holds the reference that taking the item out of sight gave it, so
+        // that pool and class are there (invariants 1 and 2 of `pools`).
         let class = unsafe { self.class_of(self.arena.info_of(ptr)) };
         self.count_given_up(class, ptr);
         self.release(ptr);
@@ -276,7 +280,8 @@ impl Core {
                 self.arena.item(run.chunk(number + CHUNKS_AHEAD)).0.prefetch();
             }
             let item = self.arena.item(ptr).0;
-            // SAFETY: this thread alone knows of the run.
+            // SAFETY: this thread alone uses the run (invariant 5), and what the header says is
+            // checked before it is used (invariant 4).
             let is_plausible = unsafe {
                 item.state().revive() && item.is_plausible() && (item.is_link() || item.created() <= LATEST)
             };
@@ -321,7 +326,8 @@ impl Core {
                     self.forget(other);
                 }
                 item.state().discard();
-                // SAFETY: this thread owns the chunk.
+                // SAFETY: the run is assigned to the pool, so that pool and class are there
+                // (invariants 1 and 2 of `pools`).
                 let class = unsafe { self.class_of(info) };
                 self.count_given_up(class, ptr);
                 self.free(ptr);
@@ -346,8 +352,8 @@ impl Core {
             if !state.is_indexed() || state.is_queued() {
                 continue;
             }
-            // SAFETY: the item is in the index or a chain, and cannot be used again while this
-            // thread holds the class's lock.
+            // SAFETY: the item is in the index or a chain, and this thread holds the lock of the
+            // class since it saw that (invariant 5 of `magazine`).
             let expiry = unsafe { item.expiry() }.map_or(0, |time| time.load(Ordering::Relaxed));
             if let Some(entry) = inner.queue_again(self, ptr, state.policy(), hash, now) {
                 self.put_in_wheel(class, &mut inner, entry, expiry);

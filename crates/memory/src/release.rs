@@ -246,7 +246,7 @@ impl Core {
             }
             let hooks = class.hooks.as_deref();
             // SAFETY: the item was in the index or in a chain with the lock of the class held,
-            // without which no chunk that was freed since then is used again.
+            // which this thread still holds (invariant 5 of `magazine`).
             unsafe {
                 if item.is_link() {
                     if self.claim_by_link(item, hooks) == Claim::Taken {

@@ -84,7 +84,8 @@ impl Core {
                 self.check_unlinked(from);
                 moved.push(from);
             } else {
-                // SAFETY: this thread owns the chunk.
+                // SAFETY: this thread owns the chunk, so that its pool and class are there
+                // (invariants 1 and 2 of `pools`).
                 self.free_chunk(unsafe { self.class_of(self.arena.item(to).1) }, to);
             }
             if moved.len() == MOST_WAITING {
@@ -101,7 +102,7 @@ impl Core {
             return None;
         }
         let handle = ReadHandle::adopt(self, ptr);
-        // SAFETY: the handle holds a reference.
+        // SAFETY: the handle holds a reference (invariant 2 of `handle`).
         let bytes = unsafe { item.used_bytes() };
         Some((handle, bytes))
     }
@@ -123,7 +124,8 @@ impl Core {
         if item.state().acquire() != Acquired::Yes {
             return false;
         }
-        // SAFETY: this thread holds a reference.
+        // SAFETY: this thread holds a reference, so that the item is not freed (invariant 2 of
+        // `slab::item`).
         let (is_link, hash) = unsafe {
             let is_link = item.is_link();
             (is_link, if is_link { 0 } else { self.hash_of_item(from) })
@@ -138,33 +140,36 @@ impl Core {
         }
         let mut guard = self.index.lock(hash);
         let Some(slot) = guard.find(|ptr| ptr == from) else { return false };
-        // SAFETY: the bucket that points to the chunk is locked. The chunk may already hold
-        // another item, of another home.
+        // SAFETY: the bucket that points to the chunk is locked, so that the chunk is not freed
+        // (invariant 2 of `Index`). It may already hold another item, of another home.
         if unsafe { self.hash_of_item(from) } != hash {
             return false;
         }
-        // SAFETY: as above. It may also be another item of the same key.
+        // SAFETY: the bucket is locked, so that the chunk is not freed (invariant 2 of `Index`). It
+        // may also hold another item of the same key.
         if unsafe { item.used_bytes() } > target_info.chunk_bytes as usize {
             return false;
         }
         let mut inner = class.inner.lock();
         // Whoever comes by one of its links finds the item here or there.
         let chain = item.state().is_chained().then(|| self.lock_chain_of(hash));
-        // SAFETY: the chain's lock is held, and the item is in the index, as its bucket says.
+        // SAFETY: the chain's lock is held, under which alone the ends of the chain change
+        // (invariant 1 of `chain`), and the item is in the index, as its bucket says.
         if chain.is_some() && !unsafe { self.is_movable(from) } {
             return false;
         }
         let Ok(bits) = inner.claim(self, from) else { return false };
         drop(inner);
-        // SAFETY: this thread has claimed the one and was given the other, and the item fits into
-        // both.
+        // SAFETY: this thread has claimed the item, and so owns both chunks (invariant 2 of
+        // `slab::item`). The item fits into both.
         unsafe { item.copy_to(target) };
         target.state().publish();
         if !self.strikes(Plant::MovedStays) {
             guard.exchange(slot, to);
         }
         if chain.is_some() {
-            // SAFETY: the chain's lock is held, and this thread owns the item.
+            // SAFETY: this thread owns the item, and holds the lock under which alone the chain
+            // changes (invariant 1 of `chain`).
             unsafe { self.follow(to) };
         }
         drop((chain, guard));
@@ -177,10 +182,12 @@ impl Core {
     fn end_relocation(&self, class: &Class, (from, to): (ItemPtr, ItemPtr), bits: u8, hash: u64) {
         class.counters.add(MOVED, 1);
         let (item, (copy, target_info)) = (self.arena.item(from).0, self.arena.item(to));
-        // SAFETY: this thread has a reference to the copy and owns the item.
+        // SAFETY: this thread has a reference to the copy, so that the copy's pool and class are
+        // there (invariants 1 and 2 of `pools`).
         let target = unsafe { self.class_of(target_info) };
         if target_info.class != class.info.class {
-            // SAFETY: as above. A tail is as long as its chunk allows.
+            // SAFETY: this thread has a reference to the copy and owns the item (invariant 2 of
+            // `slab::item`). A tail is as long as its chunk allows.
             let (is_link, taken, left) =
                 unsafe { (copy.is_link(), copy.used_bytes() as u64, item.used_bytes() as u64) };
             let (came, went) = if is_link { (LINKS_IN, LINKS_OUT) } else { (MOVED_IN, MOVED_OUT) };
@@ -200,7 +207,8 @@ impl Core {
     fn queue_again(&self, class: &Class, ptr: ItemPtr, bits: u8, hash: u64) {
         let mut inner = class.inner.lock();
         if let Some(entry) = inner.queue_again(self, ptr, bits, hash, self.now()) {
-            // SAFETY: the caller holds a reference.
+            // SAFETY: the caller holds a reference, so that the item is not freed (invariant 2 of
+            // `slab::item`).
             let expiry =
                 unsafe { self.arena.item(ptr).0.expiry() }.map_or(0, |at| at.load(Ordering::Relaxed));
             self.put_in_wheel(class, &mut inner, entry, expiry);

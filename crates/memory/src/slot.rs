@@ -44,13 +44,16 @@ impl<T> Slot<T> {
         }
         let made = Box::into_raw(Box::new(make()));
         match self.at.compare_exchange(std::ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: it was made a moment ago, and belongs to the slot now.
+            // SAFETY: the value was made a moment ago and belongs to the slot now (invariant 1). It
+            // is not freed while it is looked at (invariant 2).
             Ok(_) => unsafe { &*made },
             Err(other) => {
-                // SAFETY: it was made a moment ago, and nobody has seen it.
+                // SAFETY: the value was made a moment ago, and as the slot has another (invariant
+                // 1), nobody has seen it.
                 let made = unsafe { Box::from_raw(made) };
                 unused(&made);
-                // SAFETY: as for `get`.
+                // SAFETY: what is in the slot was made by `Box::into_raw` (invariant 1), and is not
+                // freed while it is looked at (invariant 2).
                 unsafe { &*other }
             }
         }
@@ -70,8 +73,8 @@ impl<T> Slot<T> {
 impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
         if let Some(last) = self.take() {
-            // SAFETY: nobody looks at the slot any more, and what lives longer than it was taken
-            // out.
+            // SAFETY: nobody looks at the slot any more, and what outlives the slot was taken out
+            // before (invariant 2).
             drop(unsafe { last.free() });
         }
     }
@@ -81,9 +84,10 @@ impl<T> Drop for Slot<T> {
 /// [`Self::free`]: dropped, it stays for ever.
 pub(crate) struct Retired<T>(NonNull<T>);
 
-// SAFETY: it is a box, of which others may have shared references.
+// SAFETY: the value is a box (invariant 1) of which others may have shared references until it is
+// freed (invariant 2).
 unsafe impl<T: Send + Sync> Send for Retired<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send` (invariants 1 and 2).
 unsafe impl<T: Send + Sync> Sync for Retired<T> {}
 
 impl<T> Retired<T> {
@@ -106,7 +110,7 @@ impl<T> std::ops::Deref for Retired<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: it is freed by a call that consumes this value.
+        // SAFETY: the value is freed only by a call that consumes `self` (invariant 2).
         unsafe { self.0.as_ref() }
     }
 }
@@ -127,7 +131,7 @@ mod tests {
         slot.get_or_make(|| unreachable!("it is there"), unused);
         let first = slot.put(Box::new(Arc::clone(&count))).expect("was there");
         assert_eq!((Arc::strong_count(&first), Arc::strong_count(&count)), (3, 3));
-        // SAFETY: this thread alone looks at it.
+        // SAFETY: this thread alone looks at it (invariant 2).
         drop(unsafe { first.free() });
         assert_eq!(Arc::strong_count(&count), 2);
         drop(slot);

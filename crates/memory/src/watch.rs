@@ -461,7 +461,8 @@ impl Core {
     #[inline]
     pub(crate) unsafe fn record_eviction(&self, hash: u64, ptr: ItemPtr) {
         if self.watch.samples(hash) {
-            // SAFETY: passed on (invariant 5 of `slab::item`).
+            // SAFETY: the caller meets the duties of `key` while the item is shown (invariant 1 of
+            // `handle`).
             let found = Found(unsafe { View::new(self, self.arena.item(ptr).0, ptr) });
             self.record_found(EventKind::Evict, EventResult::Done, found);
         }
@@ -473,7 +474,8 @@ impl Core {
     /// As for [`slab::Item::key`].
     #[inline]
     pub(crate) unsafe fn note_item(&self, kind: EventKind, hash: u64, ptr: ItemPtr) {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key` while the item is shown (invariant 1 of
+        // `handle`).
         self.note(kind, hash, Found(unsafe { View::new(self, self.arena.item(ptr).0, ptr) }));
     }
 }

@@ -38,7 +38,8 @@ impl Cache {
                         assert_eq!(core.arena.info_of(ptr), info, "the table says whose a chunk is");
                         let state = core.arena.item(ptr).0.state();
                         queued += usize::from(state.is_queued());
-                        // SAFETY: the item is in the index or in a chain, and nobody changes that.
+                        // SAFETY: the item is in the index or in a chain, and the lock of the class
+                        // is held (invariant 5 of `magazine`).
                         if state.is_indexed() && unsafe { core.arena.item(ptr).0.is_link() } {
                             links += 1;
                             assert!(core.is_chained(ptr), "a link is in the chain of its item");
@@ -49,8 +50,8 @@ impl Cache {
                                 "a chain is as long as it says"
                             );
                             assert!(state.is_queued(), "an item in the index is in its queue");
-                            // SAFETY: the item is in the index, and the class's lock keeps it from
-                            // being evicted.
+                            // SAFETY: the item is in the index, and the lock of the class is held
+                            // (invariant 5 of `magazine`).
                             let hash = unsafe { core.hash_of_item(ptr) };
                             assert!(core.index.contains(hash, ptr), "an indexed item is found in the index");
                         }

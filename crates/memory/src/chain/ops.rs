@@ -1,4 +1,4 @@
-//! Operations on chains, under their locks.
+//! Operations on chains, under their locks. The invariants are those of [`super`].
 
 use parking_lot::MutexGuard;
 use slab::item::link::link_item_bytes;
@@ -25,7 +25,8 @@ impl Core {
     /// Returns the tag of all links that are ever chained to the key of an item that somebody holds
     /// or owns.
     pub(super) fn chain_tag(&self, parent: ItemPtr) -> u32 {
-        // SAFETY: the caller's duty.
+        // SAFETY: the caller holds or owns the item, so that its chunk is not freed (invariant 2 of
+        // `slab::item`).
         fingerprint(unsafe { self.hash_of_item(parent) })
     }
 
@@ -33,7 +34,8 @@ impl Core {
     /// which a long value lies.
     pub(super) fn is_open(&self, parent: ItemPtr) -> bool {
         let item = self.arena.item(parent).0;
-        // SAFETY: the caller's duty.
+        // SAFETY: the caller holds the item, so that its chunk is not freed and its lengths do not
+        // change (invariants 2 and 3 of `slab::item`).
         item.state().is_chained() && unsafe { !item.is_long() }
     }
 
@@ -56,7 +58,8 @@ impl Core {
         let ptr = self.take_chunk(&pool, sizes, place)?;
         let item = self.arena.item(ptr).0;
         item.state().begin();
-        // SAFETY: this thread owns the chunk, which is of a class that they fit into.
+        // SAFETY: this thread owns the chunk, which it has just taken (invariant 1 of `magazine`),
+        // and which is of a class that the link fits into.
         unsafe { item.init_link(self.now(), tag, len) };
         Ok(Link { core: self, item, ptr })
     }
@@ -70,7 +73,7 @@ impl Core {
         let (item, info) = self.arena.item(parent);
         let tag = self.chain_tag(parent);
         let same_pool = info.pool == self.arena.info_of(link.ptr).pool;
-        // SAFETY: `link` owns its item.
+        // SAFETY: `link` holds a reference to its item (invariant 3).
         let fits = item.state().is_chained() && same_pool && unsafe { link.item.link_tag() } == tag;
         fits.then_some(tag)
     }
@@ -79,8 +82,9 @@ impl Core {
         let item = self.arena.item(parent).0;
         let Some(tag) = self.common_tag(parent, &link) else { return Err(link) };
         let locked = self.lock_chain(tag);
-        // SAFETY: the lock is held, the caller holds the item, and `link` is owned until it is
-        // published.
+        // SAFETY: the lock is held under which alone the chain changes (invariant 1), and its links
+        // are not freed (invariant 4). The caller holds the item, and `link` is nobody else's until
+        // it is published (invariant 3).
         unsafe {
             let (first, count) = item.chain();
             link.item.set_link(first, Some(parent));
@@ -96,7 +100,8 @@ impl Core {
     /// Counts and queues a link that has just been put into a chain. The caller holds a reference.
     fn count_link(&self, ptr: ItemPtr, tag: u32) {
         let (item, info) = self.arena.item(ptr);
-        // SAFETY: the caller holds a reference.
+        // SAFETY: the caller holds a reference, so that pool and class are there (invariants 1 and
+        // 2 of `pools`) and the item is not freed (invariant 2 of `slab::item`).
         let (class, bytes) = unsafe { (self.class_of(info), item.used_bytes()) };
         class.counters.add(LINKS_IN, 1);
         class.counters.add(BYTES_IN, bytes as u64);
@@ -106,7 +111,8 @@ impl Core {
     /// Counts a link that this thread has taken out of a chain. The caller holds a reference.
     fn uncount_link(&self, ptr: ItemPtr) {
         let (item, info) = self.arena.item(ptr);
-        // SAFETY: the caller holds a reference.
+        // SAFETY: the caller holds a reference, so that pool and class are there (invariants 1 and
+        // 2 of `pools`) and the item is not freed (invariant 2 of `slab::item`).
         let (class, bytes) = unsafe { (self.class_of(info), item.used_bytes()) };
         class.counters.add(LINKS_OUT, 1);
         class.counters.add(BYTES_OUT, bytes as u64);
@@ -118,8 +124,8 @@ impl Core {
             return None;
         }
         let locked = self.lock_chain(self.chain_tag(parent));
-        // SAFETY: the lock is held and the caller holds the item; what is in its chain is in
-        // memory.
+        // SAFETY: the caller holds the item. The lock is held under which alone its chain changes
+        // (invariant 1), and under which no link of the chain is freed (invariant 4).
         let first = unsafe {
             let (first, count) = item.chain();
             let link = self.arena.item(first?).0;
@@ -147,8 +153,9 @@ impl Core {
         let old = old.ptr;
         let locked = self.lock_chain(tag);
         let link = self.arena.item(old).0;
-        // SAFETY: the lock is held, the caller holds the item and the old link, and `new` is owned
-        // until it is published.
+        // SAFETY: the caller holds the item and the old link. The lock is held under which alone
+        // the chain changes (invariant 1), and `new` is nobody else's until it is published
+        // (invariant 3).
         let replaced = unsafe {
             let is_there = link.state().is_indexed() && link.link().1 == Some(parent);
             if is_there {
@@ -175,7 +182,8 @@ impl Core {
     /// the caller holds the item and `old` or owns them, and owns `new`.
     unsafe fn exchange_link(&self, parent: ItemPtr, old: ItemPtr, new: Item<'_>, new_ptr: ItemPtr) {
         let (item, link) = (self.arena.item(parent).0, self.arena.item(old).0);
-        // SAFETY: passed on; all that is in the chain is in memory.
+        // SAFETY: the chain's lock is held, and `new` is the caller's. Under that lock alone the
+        // chain changes (invariant 1), and neither its links nor the item are freed (invariant 4).
         unsafe {
             let ((next, _), before) = (link.link(), link.link_before());
             new.set_link(next, Some(parent));
@@ -196,7 +204,7 @@ impl Core {
     /// The chain's lock is held, and the link is in the chain.
     unsafe fn set_before(&self, link: Option<ItemPtr>, before: Option<ItemPtr>) {
         if let Some(link) = link {
-            // SAFETY: passed on; what is in a chain is in memory.
+            // SAFETY: the chain's lock is held, so that none of its links is freed (invariant 4).
             unsafe { self.arena.item(link).0.set_link_before(before) };
         }
     }
@@ -206,8 +214,8 @@ impl Core {
     pub(super) fn move_chain(&self, from: ItemPtr, to: ItemPtr) {
         let _locked = self.lock_chain(self.chain_tag(from));
         let (source, target) = (self.arena.item(from).0, self.arena.item(to).0);
-        // SAFETY: the lock is held, and the caller holds both items; what is in a chain is in
-        // memory.
+        // SAFETY: the caller holds both items. The lock is held under which alone their chains
+        // change (invariant 1), and under which no link of them is freed (invariant 4).
         unsafe {
             let ((first, count), (own_first, own_count)) = (source.chain(), target.chain());
             self.set_parents(first, to);
@@ -233,7 +241,8 @@ impl Core {
     unsafe fn set_parents(&self, mut at: Option<ItemPtr>, parent: ItemPtr) {
         while let Some(ptr) = at {
             let link = self.arena.item(ptr).0;
-            // SAFETY: passed on; what is in a chain is in memory.
+            // SAFETY: the chain's lock is held, under which alone the pointers change (invariant
+            // 1), and under which none of its links is freed (invariant 4).
             unsafe {
                 at = link.link().0;
                 link.set_link(at, Some(parent));
@@ -247,17 +256,19 @@ impl Core {
             return 0;
         }
         let _locked = self.lock_chain(self.chain_tag(parent));
-        // SAFETY: the lock is held, and the caller holds or owns the item.
+        // SAFETY: the caller holds or owns the item, and the lock is held under which alone the
+        // ends of its chain change (invariant 1).
         unsafe { item.chain().1 }
     }
 
     /// The link with this number, from 0, in the chain of an item. Called with the chain's lock
     /// held.
     pub(super) fn nth_link(&self, parent: ItemPtr, number: u32) -> Option<ItemPtr> {
-        // SAFETY: the lock is held, and somebody holds or owns the item.
+        // SAFETY: somebody holds or owns the item, and the lock is held under which alone the ends
+        // of its chain change (invariant 1).
         let mut at = unsafe { self.arena.item(parent).0.chain().0 };
         for _ in 0..number {
-            // SAFETY: as above; what is in a chain is in memory.
+            // SAFETY: the lock is held, so that no link of the chain is freed (invariant 4).
             at = unsafe { self.arena.item(at?).0.link().0 };
         }
         at
@@ -269,8 +280,8 @@ impl Core {
         let mut links = Vec::new();
         {
             let _locked = self.lock_chain(self.chain_tag(parent));
-            // SAFETY: the lock is held, and this thread owns the item; what is in its chain is in
-            // memory.
+            // SAFETY: this thread owns the item. The lock is held under which alone its chain
+            // changes (invariant 1), and under which no link of the chain is freed (invariant 4).
             unsafe {
                 let (mut at, _) = item.chain();
                 at = at.filter(|_| !self.strikes(Plant::LinksStay));
@@ -297,8 +308,9 @@ impl Core {
     /// `link` is a link that was in a chain when the caller took the lock of its class, or since,
     /// and the caller holds that.
     pub(crate) unsafe fn claim_by_link(&self, link: Item<'_>, hooks: Option<&Hooks>) -> Claim {
-        // SAFETY: the link's chunk is not used again before the lock of its class is given back;
-        // and while it is in a chain, the item that it is chained to is in memory.
+        // SAFETY: the link was in a chain with the lock of its class held, so that its chunk is not
+        // used again (invariant 5 of `magazine`). While it is in a chain and the chain's lock is
+        // held, the item that it is chained to is not freed (invariant 4).
         unsafe {
             let _locked = self.lock_chain(link.link_tag());
             let Some(parent) = link.link().1.filter(|_| link.state().is_indexed()) else {
@@ -323,8 +335,10 @@ impl Core {
     /// The caller has claimed the item in the chunk, and still holds the lock of its class.
     pub(crate) unsafe fn parent_of_claimed(&self, ptr: ItemPtr) -> Option<ItemPtr> {
         let item = self.arena.item(ptr).0;
-        // SAFETY: passed on; the claim keeps the item that it is chained to, and with it its chain,
-        // as they are.
+        // SAFETY: if the chunk holds no link, the claim made it the caller's (invariant 2 of
+        // `slab::item`). If it holds one, the caller has claimed the item that the link is chained
+        // to, and the lock of the link's class, still held, keeps the chunk from being used again
+        // (invariant 5 of `magazine`).
         unsafe { if item.is_link() { item.link().1 } else { None } }
     }
 
@@ -333,9 +347,10 @@ impl Core {
     pub(crate) fn relocate_link(&self, class: &Class, from: ItemPtr, to: ItemPtr) -> Option<(u8, u32)> {
         let (link, target) = (self.arena.item(from).0, self.arena.item(to).0);
         let mut inner = class.inner.lock();
-        // SAFETY: with the lock of the class held, no chunk that was freed since then is used
-        // again: what was a link when the caller looked, and is in a chain under the chain's lock,
-        // is a link still.
+        // SAFETY: the link was in a chain with the lock of the class held, so that its chunk is not
+        // used again before it is claimed (invariant 5 of `magazine`). Under the chain's lock the
+        // item that it is chained to is not freed (invariant 4), and the claim makes the link this
+        // thread's.
         unsafe {
             if !link.state().is_indexed() || !link.is_link() {
                 return None;
@@ -361,7 +376,8 @@ impl Core {
     /// # Safety
     /// The caller holds the chain's lock, and the item is in the index.
     pub(crate) unsafe fn is_movable(&self, parent: ItemPtr) -> bool {
-        // SAFETY: passed on.
+        // SAFETY: the item is in the index, and the caller holds the lock under which alone the
+        // ends of its chain change (invariant 1).
         unsafe { self.arena.item(parent).0.chain().1 <= MOST_FOLLOWED }
     }
 
@@ -370,7 +386,8 @@ impl Core {
     /// # Safety
     /// The caller holds the chain's lock and owns the item.
     pub(crate) unsafe fn follow(&self, to: ItemPtr) {
-        // SAFETY: passed on.
+        // SAFETY: the caller owns the item and holds the lock under which alone its chain changes
+        // (invariant 1), and under which none of its links is freed (invariant 4).
         unsafe { self.set_parents(self.arena.item(to).0.chain().0, to) };
     }
 
@@ -382,7 +399,8 @@ impl Core {
     /// Returns whether a link is in the chain of the item that it names, as far as its neighbours
     /// say. For tests, on a cache at rest.
     pub(crate) fn is_chained(&self, link: ItemPtr) -> bool {
-        // SAFETY: nobody changes anything.
+        // SAFETY: the cache is at rest: no other thread changes a chain or frees a link meanwhile
+        // (invariant 1).
         unsafe {
             let item = self.arena.item(link).0;
             let (next, parent) = item.link();
@@ -398,7 +416,8 @@ impl Core {
     /// Returns whether the chain of an item has as many links as it says, all in memory and of this
     /// item. For tests, on a cache at rest.
     pub(crate) fn is_whole(&self, parent: ItemPtr) -> bool {
-        // SAFETY: nobody changes anything.
+        // SAFETY: the cache is at rest: no other thread changes a chain or frees a link meanwhile
+        // (invariant 1).
         unsafe {
             let (mut at, count) = self.arena.item(parent).0.chain();
             let mut seen = 0;

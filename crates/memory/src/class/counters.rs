@@ -65,7 +65,8 @@ impl Gone {
     /// # Safety
     /// As for [`slab::Item::key`].
     pub(crate) unsafe fn add(&mut self, item: Item<'_>, now: u32) {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key`, so that the item is not freed and its
+        // lengths do not change (invariants 2, 3 and 5 of `slab::item`).
         let (bytes, created, expiry, used) =
             unsafe { (item.used_bytes(), item.created(), item.expiry(), item.last_access()) };
         self.items += 1;

@@ -35,7 +35,8 @@ impl Keyed {
     /// As for [`Core::hash_of_item`]; and as long as the result is used, the chunk holds no other
     /// item.
     pub(crate) unsafe fn of(core: &Core, ptr: ItemPtr) -> Self {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `hash_of_item`, so that the item is not freed
+        // (invariants 2 and 5 of `slab::item`).
         Self { ptr, hash: unsafe { core.hash_of_item(ptr) } }
     }
 
@@ -69,8 +70,8 @@ impl<'a> View<'a> {
     /// # Safety
     /// The item in the chunk was claimed through this view, and is not a link.
     pub(crate) unsafe fn keyed(&self, ptr: ItemPtr) -> Keyed {
-        // SAFETY: the claim makes the chunk the caller's, and no chunk is used again for as long as
-        // the view is there.
+        // SAFETY: the claim makes the chunk the caller's (invariant 2 of `slab::item`), which uses
+        // it for nothing else for as long as the view is there.
         self.asked
             .take()
             .filter(|asked| asked.ptr == ptr)
@@ -100,8 +101,8 @@ impl Items for View<'_> {
     #[inline]
     fn claim(&self, entry: Entry) -> Claim {
         let Some((ptr, item)) = self.resolve(entry) else { return Claim::Gone };
-        // SAFETY: the item is queued and this thread holds the lock of the class, without which no
-        // chunk that was freed since it was queued is used again.
+        // SAFETY: the policy has seen the item queued, and this thread holds the lock of the class
+        // since then: the chunk is not used again meanwhile (invariant 5 of `magazine`).
         let claimed = unsafe {
             if item.is_link() {
                 let claimed = self.core.claim_by_link(item, self.hooks);
@@ -129,8 +130,9 @@ impl Items for View<'_> {
     #[inline]
     fn fingerprint(&self, entry: Entry) -> u32 {
         let Some((ptr, item)) = self.resolve(entry) else { return 0 };
-        // SAFETY: the item is queued, or was claimed a moment ago, and this thread holds the lock
-        // of the class, without which no chunk that was freed since it was queued is used again.
+        // SAFETY: the policy has seen the item queued or has just claimed it, and this thread holds
+        // the lock of the class since then: the chunk is not used again meanwhile (invariant 5 of
+        // `magazine`).
         unsafe {
             if item.is_link() {
                 return item.link_tag();

@@ -59,7 +59,8 @@ impl<'c> Keys<'c> {
             core.erase_beneath(&mut guard, present, (self.scope.keyspace(), hash, key));
         }
         let Some((slot, ptr)) = slot.zip(present) else { return false };
-        // SAFETY: the item is in the index, and the bucket that points to it is locked.
+        // SAFETY: the item is in the index, and the bucket that points to it is locked, so that its
+        // chunk is not freed (invariant 2 of `Index`).
         let live = !unsafe { core.is_dead(core.arena.item(ptr).0, self.space()) };
         // Asked now that the item was seen (invariant 5 of `pools`).
         if self.is_gone() {

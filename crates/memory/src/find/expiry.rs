@@ -15,7 +15,8 @@ impl Core {
     /// As for [`Item::key`].
     #[inline]
     pub(crate) unsafe fn is_dead(&self, item: Item<'_>, space: &Keyspace) -> bool {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key`, so that the item is not freed (invariants 2
+        // and 5 of `slab::item`).
         unsafe { (item.expiry().is_some() || space.may_be_flushed()) && self.is_over(item, space) }
     }
 
@@ -25,7 +26,9 @@ impl Core {
     /// As for [`Item::key`].
     #[inline(never)]
     pub(crate) unsafe fn is_over(&self, item: Item<'_>, space: &Keyspace) -> bool {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key`, so that the item is not freed (invariants 2
+        // and 5 of `slab::item`); the expiry time is an atomic, and the creation time is not
+        // written after publication (invariant 3).
         let (expiry, created) = unsafe { (item.expiry(), item.created()) };
         let expiry = expiry.map_or(0, |time| time.load(Ordering::Relaxed));
         (expiry != 0 && self.now() >= expiry) || space.is_flushed(created, || self.now())
@@ -43,7 +46,8 @@ impl Core {
         item: Item<'_>,
         space: &Keyspace,
     ) -> RemovalCause {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key`, so that the item is not freed (invariants 2
+        // and 5 of `slab::item`).
         let is_over = cause == RemovalCause::Evicted && unsafe { self.is_dead(item, space) };
         if is_over { RemovalCause::Expired } else { cause }
     }

@@ -34,7 +34,8 @@ impl Core {
     #[inline]
     pub(crate) unsafe fn is_kept(&self, ptr: ItemPtr) -> bool {
         let Some(beneath) = self.beneath.get() else { return false };
-        // SAFETY: passed on (invariant 5 of `slab::item`).
+        // SAFETY: the caller meets the duties of `key`, so that the item is not freed (invariants 2
+        // and 5 of `slab::item`).
         beneath.keeps(fingerprint(unsafe { self.hash_of_item(ptr) }))
     }
 

@@ -190,7 +190,8 @@ impl Core {
                 continue;
             };
             let Some(ptr) = view.chunks.locate(ChunkNumber(entry.0)) else { break };
-            // SAFETY: the item was claimed under the lock that is held.
+            // SAFETY: the policy has just claimed the item, or that which the link in the chunk is
+            // chained to, and the lock of the class is still held (invariant 5 of `magazine`).
             if let Some(parent) = unsafe { self.parent_of_claimed(ptr) } {
                 magazine.ending.push(parent);
                 continue;
@@ -200,8 +201,8 @@ impl Core {
                 magazine.ending.push(ptr);
                 continue;
             }
-            // SAFETY: the item was claimed by the policy, and is not a link: no link stays
-            // claimed.
+            // SAFETY: the item was claimed by the policy, so that the chunk is this thread's
+            // (invariant 2 of `slab::item`), and is not a link: no link stays claimed.
             let keyed = unsafe { view.keyed(ptr) };
             self.index.prefetch(keyed.hash());
             magazine.evicted.push(keyed);

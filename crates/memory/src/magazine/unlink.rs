@@ -36,7 +36,8 @@ impl Core {
             self.index.remove(another.unwrap_or(hash), ptr);
             self.check_unlinked(ptr);
             let item = self.arena.item(ptr).0;
-            // SAFETY: the item was claimed, so this thread owns its chunk.
+            // SAFETY: the item was claimed, so that this thread owns its chunk (invariant 2 of
+            // `slab::item`).
             unsafe {
                 let cause = self.cause_of_end(cause, item, space);
                 if cause == RemovalCause::Expired { &mut expired } else { &mut gone }.add(item, now);
@@ -58,7 +59,8 @@ impl Core {
             }
             !wants_finish
         });
-        // SAFETY: the items were claimed, so this thread owns their chunks.
+        // SAFETY: the items were claimed, so that this thread owns their chunks (invariant 2 of
+        // `slab::item`).
         let keyed = claimed.iter().map(|ptr| unsafe { Keyed::of(self, *ptr) });
         let plant = match cause {
             RemovalCause::Expired => Plant::ExpiredUnderAnother,
@@ -85,7 +87,8 @@ impl Core {
     #[inline]
     pub(crate) fn check_unlinked(&self, ptr: ItemPtr) {
         if cfg!(debug_assertions) && self.checks_ends() {
-            // SAFETY: this thread owns the chunk.
+            // SAFETY: this thread owns the chunk, so that nobody else frees it (invariant 2 of
+            // `slab::item`).
             let entry = unsafe {
                 (!self.arena.item(ptr).0.is_link()).then(|| self.index.contains(self.hash_of_item(ptr), ptr))
             };

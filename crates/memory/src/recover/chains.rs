@@ -1,4 +1,5 @@
-//! Chains that another process left behind: each is taken over as a whole or not at all.
+//! Chains that another process left behind: each is taken over as a whole or not at all. The
+//! invariants are those of [`super`].
 
 use std::collections::HashSet;
 
@@ -31,7 +32,8 @@ impl Core {
                     torn.push(ptr);
                 }
             }
-            // SAFETY: the item is in a slab of its pool, which this thread is recovering.
+            // SAFETY: the run is assigned to the pool that is being recovered, so that pool and
+            // class are there (invariants 1 and 2 of `pools`).
             let class = unsafe { self.class_of(info) };
             class.counters.add(INSERTS, 1);
             class.counters.add(BYTES_IN, self.recovered_bytes(ptr));
@@ -43,7 +45,8 @@ impl Core {
         for ptr in torn {
             // Only now, as it may have had a twin.
             if self.arena.item(ptr).0.state().unindex() {
-                // SAFETY: this thread holds a reference.
+                // SAFETY: this thread holds the reference that taking the item out of sight gave it
+                // (invariant 2 of `slab::item`).
                 self.index.remove(unsafe { self.hash_of_item(ptr) }, ptr);
                 self.forget(ptr);
                 let mut recovered = self.recovered.lock();
@@ -54,7 +57,8 @@ impl Core {
         for ptr in chains.links.drain().map(ItemPtr::from_bits) {
             let (link, info) = self.arena.item(ptr);
             link.state().discard();
-            // SAFETY: as above.
+            // SAFETY: the run is assigned to the pool that is being recovered, so that pool and
+            // class are there (invariants 1 and 2 of `pools`).
             unsafe { self.class_of(info) }.inner.lock().free(self, ptr);
         }
     }
@@ -90,7 +94,8 @@ impl Core {
     /// Counts and queues a link of a chain that is whole.
     fn count_recovered_link(&self, ptr: ItemPtr) {
         let info = self.arena.info_of(ptr);
-        // SAFETY: the link is complete, and this thread alone knows of it.
+        // SAFETY: the run is assigned to the pool that is being recovered, so that pool and class
+        // are there (invariants 1 and 2 of `pools`).
         let class = unsafe { self.class_of(info) };
         class.counters.add(LINKS_IN, 1);
         class.counters.add(BYTES_IN, self.recovered_bytes(ptr));

@@ -154,8 +154,8 @@ impl Core {
         let arena = &self.arena;
         let made_secs = |entry: evict::Entry| {
             let (_, item) = inner.chunks.resolve(arena, ChunkNumber(entry.0))?;
-            // SAFETY: the item was queued a moment ago, and this thread holds the lock of the
-            // class, without which no chunk that was freed since then is used again.
+            // SAFETY: the policy has just seen the item queued, and this thread holds the lock of
+            // the class (invariant 5 of `magazine`).
             Some(unsafe { item.created() })
         };
         let queues = inner.policy.queues(&View::new(self, &inner.chunks), now);
