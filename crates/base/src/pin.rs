@@ -376,7 +376,7 @@ mod loom_tests {
             drop(pinned);
             if is_there {
                 // SAFETY: what this model checks: nobody writes while the word is protected and the
-                // thing is there.
+                // thing is there (invariant 2).
                 self.content
                     .with(|content| assert_eq!(unsafe { *content }, 1, "read after it was overwritten"));
             }
@@ -385,7 +385,8 @@ mod loom_tests {
         fn take_away(&self) {
             self.there.store(false, Ordering::Release);
             if !self.pins.protected().contains(7) {
-                // SAFETY: as above.
+                // SAFETY: what this model checks: nobody writes while the word is protected and the
+                // thing is there (invariant 2).
                 self.content.with_mut(|content| unsafe { *content = 2 });
             }
         }
@@ -411,7 +412,8 @@ mod loom_tests {
             };
             thing.there.store(false, Ordering::Release);
             thing.pins.synchronize();
-            // SAFETY: as above (invariant 1).
+            // SAFETY: what this model checks: nobody is pinned any more that has seen the thing
+            // (invariant 1).
             thing.content.with_mut(|content| unsafe { *content = 2 });
             reader.join().expect("no panic");
         });

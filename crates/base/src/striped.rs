@@ -35,12 +35,15 @@ impl<T> Place<T> {
     fn make(&self, make: impl FnOnce() -> T) -> &T {
         let made = Box::into_raw(Box::new(make()));
         match self.0.compare_exchange(std::ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: it was made a moment ago, and belongs to the place now.
+            // SAFETY: the pointer was made by `Box::into_raw` a moment ago, and the place keeps it
+            // while `self` is borrowed (invariant 1).
             Ok(_) => unsafe { &*made },
             Err(other) => {
-                // SAFETY: it was just made, and no other thread has seen it.
+                // SAFETY: the place keeps another pointer (invariant 1), so that no other thread
+                // has seen this one.
                 drop(unsafe { Box::from_raw(made) });
-                // SAFETY: as for `get`.
+                // SAFETY: what the place holds was made by `Box::into_raw`, and stays while `self`
+                // is borrowed (invariant 1).
                 unsafe { &*other }
             }
         }
@@ -63,9 +66,9 @@ pub struct Striped<T> {
     rest: Place<[Place<T>; STRIPES - FIRST]>,
 }
 
-// SAFETY: it owns its values, and gives out shared references to them.
+// SAFETY: its places own what they point to (invariant 1), and give out shared references to that.
 unsafe impl<T: Send + Sync> Send for Striped<T> {}
-// SAFETY: as above.
+// SAFETY: its places own what they point to (invariant 1), and give out shared references to that.
 unsafe impl<T: Send + Sync> Sync for Striped<T> {}
 
 impl<T> Default for Striped<T> {

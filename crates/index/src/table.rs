@@ -47,8 +47,8 @@ mod mapped {
         /// If the system refuses that much address space.
         pub fn reserve(max: u32) -> io::Result<Self> {
             let buckets = max as usize + MAX_REACH as usize;
-            // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing
-            // that exists.
+            // SAFETY: a mapping at an address of the kernel's choice replaces no other, and becomes
+            // this table's own (invariant 1).
             let base = unsafe {
                 mm::mmap_anonymous(
                     std::ptr::null_mut(),
@@ -59,7 +59,8 @@ mod mapped {
             }?;
             let base =
                 NonNull::new(base.cast::<Bucket>()).ok_or_else(|| io::Error::other("mmap returned null"))?;
-            // SAFETY: the range is the mapping just made. A refusal only means small pages.
+            // SAFETY: the range is the mapping just made, which belongs to the table alone
+            // (invariant 1). A refusal only means small pages.
             let _ = unsafe {
                 mm::madvise(base.as_ptr().cast(), buckets * size_of::<Bucket>(), mm::Advice::LinuxHugepage)
             };

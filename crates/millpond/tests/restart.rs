@@ -195,11 +195,13 @@ fn of_a_key_that_was_being_replaced_neither_item_survives() {
         let chunk = |number: u32| arena.item(slab.chunk(number)).0;
         let key = 3_u32.to_le_bytes();
         let twin = (0..slab.chunks(info)).map(chunk).find(|item| {
-            // SAFETY: nobody else uses the arena.
+            // SAFETY: nobody else uses the arena, and so nobody frees or writes the chunk
+            // (invariants 2 and 3 of `slab::item`).
             item.state().is_indexed() && unsafe { item.key() } == key
         });
         let vacant = (0..slab.chunks(info)).rev().map(chunk).find(|item| !item.state().is_indexed());
-        // SAFETY: nobody else uses the arena, and the chunk holds no item.
+        // SAFETY: nobody else uses the arena, so that this test owns both chunks (invariant 2 of
+        // `slab::item`), and one of them holds no item.
         unsafe { twin.expect("it was put").copy_to(vacant.expect("hardly any is used")) };
         vacant.expect("as above").state().publish();
     }

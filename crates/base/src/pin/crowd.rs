@@ -131,13 +131,14 @@ mod loom_tests {
             let _pinned = self.pins.pin_at(SHARED);
             if self.there.load(Ordering::Acquire) {
                 // SAFETY: what this model checks: nobody writes while a thread is pinned that saw
-                // the thing there.
+                // the thing there (invariant 9).
                 self.content.with(|content| assert_eq!(unsafe { *content }, 1, "read after the period"));
             }
         }
 
         fn overwrite(&self) {
-            // SAFETY: as above.
+            // SAFETY: what this model checks: nobody writes while a thread is pinned that saw the
+            // thing there (invariant 9).
             self.content.with_mut(|content| unsafe { *content = 2 });
         }
     }

@@ -108,7 +108,8 @@ mod loom_tests {
         }
 
         fn counts(&self) -> [u32; 2] {
-            // SAFETY: what this model checks: nobody writes while somebody has passed.
+            // SAFETY: what this model checks: nobody writes while somebody has passed (invariant
+            // 6).
             self.counts.each_ref().map(|count| count.with(|count| unsafe { *count }))
         }
 
@@ -125,8 +126,8 @@ mod loom_tests {
         fn close(&self) -> bool {
             let Some(_closed) = self.gate.close() else { return false };
             for count in &self.counts {
-                // SAFETY: what this model checks: while the gate is closed nobody else is behind
-                // it.
+                // SAFETY: what this model checks: while the gate is closed nobody else is behind it
+                // (invariant 6).
                 count.with_mut(|count| unsafe { *count += 1 });
             }
             true

@@ -187,7 +187,7 @@ mod loom_tests {
             guard.place().protect(7);
             if self.there.load(Ordering::Acquire) {
                 // SAFETY: what this model checks: nobody writes while the word is protected and the
-                // thing is there.
+                // thing is there (invariant 4).
                 self.content
                     .with(|content| assert_eq!(unsafe { *content }, 1, "read after it was overwritten"));
             }
@@ -213,7 +213,8 @@ mod loom_tests {
                     0,
                     "given out twice"
                 );
-                // SAFETY: as above.
+                // SAFETY: what this model checks: nobody writes while the word is protected and the
+                // thing is there (invariant 4).
                 self.content.with_mut(|content| unsafe { *content = 2 });
             }
         }

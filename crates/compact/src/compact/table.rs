@@ -2,8 +2,8 @@
 //! those in use are backed by memory.
 //!
 //! Invariants:
-//! 1. The mapping lives as long as the table, and begins as zeros, which are unlocked, empty
-//!    buckets.
+//! 1. The mapping belongs to the table alone, lives as long, and begins as zeros, which are
+//!    unlocked, empty buckets.
 //! 2. Whoever looks at a bucket is pinned from before it loaded the shape until after it is done
 //!    with the bucket. Memory of buckets that are nobody's home any more is given back only after a
 //!    grace period, and reads as zeros from then on.
@@ -29,9 +29,9 @@ pub(super) struct Table {
     form: Form,
 }
 
-// SAFETY: the words are atomics, and the mapping belongs to this value alone.
+// SAFETY: the words are atomics, and the mapping belongs to this table alone (invariant 1).
 unsafe impl Send for Table {}
-// SAFETY: as above.
+// SAFETY: as for `Send` (invariant 1).
 unsafe impl Sync for Table {}
 
 impl Table {
@@ -41,8 +41,8 @@ impl Table {
     /// The system's error, if it refuses this much address space.
     pub(super) fn reserve(form: Form, buckets: u32) -> io::Result<Self> {
         let bytes = (buckets as usize * form.bucket_bytes).next_multiple_of(PAGE);
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that
-        // exists.
+        // SAFETY: a mapping at an address of the kernel's choice replaces no other, and becomes
+        // this table's own (invariant 1).
         let base = unsafe {
             mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -74,7 +74,8 @@ impl Table {
     /// to be larger than what is paid for.
     pub(super) fn use_huge_pages(&self, buckets: u32) {
         let bytes = buckets as usize * self.form.bucket_bytes / HUGE_PAGE * HUGE_PAGE;
-        // SAFETY: the range lies within our own mapping. A refusal only means small pages.
+        // SAFETY: the range lies within the table's own mapping (invariant 1). A refusal only means
+        // small pages.
         let _ = unsafe { mm::madvise(self.base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
     }
 
@@ -100,7 +101,8 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody borrows from it any more.
+        // SAFETY: the mapping belongs to this table alone (invariant 1), and nobody borrows from a
+        // table that is being dropped.
         let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
