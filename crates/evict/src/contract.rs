@@ -41,6 +41,9 @@ pub trait Items {
     /// Sets those of the item's policy bits that are in `mask`.
     fn set_bits(&self, entry: Entry, mask: u8, value: u8);
     /// Takes the item for eviction, unless it is held.
+    ///
+    /// The lock of the class is held, and [`Self::bits`] of the entry was not `None` while it was:
+    /// otherwise the chunk of the entry may have another item.
     fn claim(&self, entry: Entry) -> Claim;
     /// 32 bits of the hash of the item's key: the same as for
     /// [`Policy::admit`](crate::Policy::admit) and [`HitRule::count`](crate::HitRule::count).

@@ -420,10 +420,13 @@ fn keyspace(kept: Option<&Kept>, id: u16) -> Keyspace {
 const INITIAL_ENTRIES: u64 = 8_192;
 
 impl Core {
-    /// The pool, if it exists.
+    /// The pool, if it exists. If it is still being recovered, waits until that is over (invariant
+    /// 6 of [`crate::recover`]).
     #[inline]
     pub(crate) fn pool(&self, id: PoolId) -> Result<PoolRef<'_>, Error> {
-        self.pools.get(id).ok_or_else(|| no_such_pool(id))
+        let pool = self.pools.get(id).ok_or_else(|| no_such_pool(id))?;
+        pool.recovered.wait();
+        Ok(pool)
     }
 
     /// The number that a pool of this name shall have: that of the slabs that it left, or the first

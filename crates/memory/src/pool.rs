@@ -1,7 +1,7 @@
 //! A pool.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base::pin::Grace;
@@ -98,6 +98,8 @@ pub(crate) struct Pool {
     pub(crate) resizes: AtomicU64,
     pub(crate) hot: PoolHeat,
     pub(crate) curves: Curves,
+    /// Set once the pool has taken over what one of its name left: see [`crate::recover`].
+    pub(crate) recovered: OnceLock<()>,
     /// True if it is being removed; then for ever.
     is_leaving: AtomicBool,
     pub(crate) removal: Removal,
@@ -152,6 +154,7 @@ impl Pool {
             resizes: AtomicU64::new(0),
             hot: PoolHeat::default(),
             curves: Curves::default(),
+            recovered: OnceLock::new(),
             is_leaving: AtomicBool::new(false),
             removal: Removal::default(),
         }

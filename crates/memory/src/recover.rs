@@ -21,6 +21,11 @@
 //! 4. The words are another process's, or a damaged file's: what they name is checked here, before
 //!    it is used.
 //! 5. Until a run is added to its class, the thread that recovers the run alone uses its chunks.
+//! 6. Until a pool is recovered, other threads reach only those of its items that are in the index,
+//!    by their keys. Whoever asks for the pool by its id waits, so that nobody allocates or evicts
+//!    in the pool, walks over it or picks of it. So an item that is not in the index yet, and the
+//!    links of such an item, are known to the recovering threads alone, and an item of the index to
+//!    whoever has its bucket locked or holds a reference.
 
 mod chains;
 mod left;
@@ -78,13 +83,22 @@ impl Cache {
     /// Takes over what the pool of this name left. The pool was just added and is not in use yet.
     pub(crate) fn recover_pool(&self, id: PoolId) {
         let core = self.core();
-        let Ok(pool) = core.pool(id) else { return };
+        let Some(pool) = core.pools.get_even_leaving(id) else { return };
+        let displaced = self.take_over(&pool);
+        pool.recovered.get_or_init(|| ());
+        // Lifecycle hooks may be called for them, and write.
+        displaced.into_iter().for_each(|ptr| core.retire(ptr, RemovalCause::Evicted, false));
+    }
+
+    /// Returns items that had to leave the index, held.
+    fn take_over(&self, pool: &Pool) -> Vec<ItemPtr> {
+        let (core, id) = (self.core(), pool.id());
         // The pool is in the table: until all is there, nobody is to take a run of it, or a class
         // that has none yet.
-        let resizing = pool.resizing.lock();
+        let _resizing = pool.resizing.lock();
         // Held as long: whoever writes to the key space waits (invariant 3).
         let mut unclaimed = core.unclaimed.lock();
-        let Some(mut runs) = unclaimed.runs.remove(&id.0) else { return };
+        let Some(mut runs) = unclaimed.runs.remove(&id.0) else { return Vec::new() };
         // Nobody knows what was written to the shared key space while these were in another.
         let strange: Vec<_> =
             runs.extract_if(.., |(_, info)| info.keyspace != pool.keyspace && pool.keyspace == 0).collect();
@@ -94,7 +108,7 @@ impl Cache {
             core.keyspace(pool.keyspace).inherit(kept.flushes(0));
         }
         if runs.is_empty() {
-            return;
+            return Vec::new();
         }
         let threads = base::thread::available_cpus().min(runs.len()).max(1);
         let workers: Vec<_> = runs
@@ -103,7 +117,8 @@ impl Cache {
                 let (cache, runs) = (self.clone(), runs.to_vec());
                 base::thread::spawn("recover", move || {
                     let core = cache.core();
-                    core.pool(id).map_or_else(|_| Chains::default(), |pool| core.recover_runs(&pool, &runs))
+                    let pool = core.pools.get_even_leaving(id);
+                    pool.map_or_else(Chains::default, |pool| core.recover_runs(&pool, &runs))
                 })
             })
             .collect();
@@ -112,7 +127,7 @@ impl Cache {
             let found = match worker {
                 Ok(worker) => worker.join().unwrap_or_default(),
                 // No thread is to be had: this one does it.
-                Err(_) => core.recover_runs(&pool, runs),
+                Err(_) => core.recover_runs(pool, runs),
             };
             chains.items.extend(found.items);
             chains.links.extend(found.links);
@@ -120,9 +135,7 @@ impl Cache {
         }
         core.recover_chains(&mut chains);
         pool.flushed.begin_again();
-        drop((unclaimed, resizing));
-        // Lifecycle hooks may be called for them, and write.
-        chains.displaced.into_iter().for_each(|ptr| core.retire(ptr, RemovalCause::Evicted, false));
+        chains.displaced
     }
 }
 
@@ -265,7 +278,8 @@ impl Core {
     /// Counts an item that was taken over as gone.
     fn count_given_up(&self, class: &Class, ptr: ItemPtr) {
         let mut gone = Gone::default();
-        // SAFETY: the item is complete, and this thread alone knows of it, or holds a reference.
+        // SAFETY: the item is complete, and this thread alone knows of it (invariant 6), or holds a
+        // reference.
         unsafe { gone.add(self.arena.item(ptr).0, 0) };
         class.count_gone(RemovalCause::Removed, &gone);
     }
@@ -297,7 +311,8 @@ impl Core {
 
     /// Returns the memory of an item that was left behind.
     fn recovered_bytes(&self, ptr: ItemPtr) -> u64 {
-        // SAFETY: the item is complete, and this thread alone knows of it, or holds a reference.
+        // SAFETY: the item is complete, and this thread alone knows of it (invariant 6), or holds a
+        // reference.
         unsafe { self.arena.item(ptr).0.used_bytes() as u64 }
     }
 
@@ -305,7 +320,7 @@ impl Core {
     /// behind.
     fn recovered_hash(&self, ptr: ItemPtr) -> u64 {
         let item = self.arena.item(ptr).0;
-        // SAFETY: the item is complete, and this thread alone knows of it.
+        // SAFETY: the item is complete, and this thread alone knows of it (invariant 6).
         unsafe { if item.is_link() { u64::from(item.link_tag()) << 16 } else { self.hash_of_item(ptr) } }
     }
 
@@ -315,7 +330,7 @@ impl Core {
         let (item, info) = self.arena.item(ptr);
         loop {
             let mut guard = self.index.lock(hash);
-            // SAFETY: as above.
+            // SAFETY: the item is complete, and this thread alone knows of it (invariant 6).
             let twin = guard.find(|other| self.is_item_of(other, info.keyspace, unsafe { item.key() }));
             if let Some(slot) = twin {
                 let other = guard.ptr(slot);
@@ -362,3 +377,6 @@ impl Core {
         inner.settle(self);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,9 @@
 //! 6. The mapping belongs to the `Arena` alone. It is one slab longer than the range, which begins
 //!    at the first multiple of the slab size in it: so slab `n`, for each `n` below `max_slabs`,
 //!    lies within the mapping and begins at such a multiple.
+//! 7. The word of a split slab's table changes to free with `units` locked, after the last of the
+//!    slab's runs was given back. So a thread that found the slab split, and has that lock or a run
+//!    of the slab, may look at the table of the slab's units.
 
 mod free;
 mod open;
@@ -148,23 +151,28 @@ impl Arena {
     /// what `info` says. A pinned thread may look at its chunks until it is unpinned.
     pub fn is_there(&self, run: Run, info: SlabInfo) -> bool {
         let slab = run.id.slab();
-        let word = self.word(slab).load(Ordering::Acquire);
         if run.is_whole() {
-            return word == info.pack();
+            return self.word(slab).load(Ordering::Acquire) == info.pack();
+        }
+        // Another thread may be giving the slab back: the lock keeps its table where it is.
+        let _units = self.units.lock();
+        if self.word(slab).load(Ordering::Acquire) != SPLIT {
+            return false;
         }
         let (first, last) = (run.id.unit() as usize, run.units - 1);
         let words = &self.unit_table(slab).words;
-        word == SPLIT
-            && words[first].load(Ordering::Acquire) == info.pack_unit(0)
+        words[first].load(Ordering::Acquire) == info.pack_unit(0)
             && words[first + last as usize].load(Ordering::Acquire) & !LEAVING == info.pack_unit(last)
     }
 
-    /// The table at the start of a split slab. Of another slab, what lies there makes no sense, and
-    /// may change.
+    /// The table at the start of a split slab. The caller holds a run of the slab or a reference to
+    /// an item of one, opens the arena, or has found the slab split with `units` locked and holds
+    /// that lock yet (invariant 7).
     #[inline]
     fn unit_table(&self, slab: SlabId) -> &UnitTable {
-        // SAFETY: the start of a slab is mapped until the arena is dropped and aligned, and of a
-        // split slab only ever touched as these atomics.
+        // SAFETY: the start of a slab is mapped until the arena is dropped and aligned (invariants
+        // 1 and 6), and of a split slab only ever touched as these atomics. The slab stays split
+        // for as long as the caller looks (invariant 7).
         unsafe { self.slab_start(slab).cast::<UnitTable>().as_ref() }
     }
 

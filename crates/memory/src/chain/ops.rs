@@ -179,7 +179,8 @@ impl Core {
     ///
     /// # Safety
     /// The chain's lock is held; `old` is in the chain, or was when it was claimed under that lock;
-    /// the caller holds the item and `old` or owns them, and owns `new`.
+    /// the caller holds `old` or owns it, and owns `new`. The caller need not hold the item, which
+    /// is not freed while the chain's lock is held (invariant 4 of [`super`]).
     unsafe fn exchange_link(&self, parent: ItemPtr, old: ItemPtr, new: Item<'_>, new_ptr: ItemPtr) {
         let (item, link) = (self.arena.item(parent).0, self.arena.item(old).0);
         // SAFETY: the chain's lock is held, and `new` is the caller's. Under that lock alone the

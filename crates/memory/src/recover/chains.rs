@@ -27,7 +27,8 @@ impl Core {
             match self.links_of_recovered(ptr, &mut chains.links) {
                 Some(links) => links.into_iter().for_each(|link| self.count_recovered_link(link)),
                 None => {
-                    // SAFETY: the item is complete, and this thread alone knows of it.
+                    // SAFETY: the item is complete and not in the index yet, so that this thread
+                    // alone knows of it (invariant 6 of `recover`).
                     unsafe { item.set_chain(None, 0) };
                     torn.push(ptr);
                 }
@@ -66,7 +67,8 @@ impl Core {
     /// The links of an item that was left behind, taken out of those that are `known`. `None`: the
     /// chain was being changed, or leads in a circle.
     fn links_of_recovered(&self, parent: ItemPtr, known: &mut HashSet<u32>) -> Option<Vec<ItemPtr>> {
-        // SAFETY: the item is complete, and this thread alone knows of it.
+        // SAFETY: the item is complete and not in the index yet, so that this thread alone knows of
+        // it and its links (invariant 6 of `recover`).
         let (mut at, count) = unsafe { self.arena.item(parent).0.chain() };
         let mut links = Vec::new();
         while let Some(ptr) = at.filter(|_| links.len() < count as usize) {
@@ -76,7 +78,8 @@ impl Core {
             // SAFETY: as above.
             unsafe { self.arena.item(ptr).0.set_link_before(links.last().copied()) };
             links.push(ptr);
-            // SAFETY: it was known as a complete link, and this thread alone knows of it.
+            // SAFETY: it was known as a complete link, and this thread alone knows of it (invariant
+            // 6 of `recover`).
             let (next, of) = unsafe { self.arena.item(ptr).0.link() };
             if of != Some(parent) {
                 break;

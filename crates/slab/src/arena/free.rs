@@ -195,8 +195,7 @@ impl Arena {
         let mut free = self.units.lock();
         let freed = free.give_back(slab, run.id.unit(), run.units);
         self.note_free(&free);
-        drop(free);
-        freed.map_or(0, |units| self.give_back_split(slab, units))
+        freed.map_or(0, |units| self.give_back_split(free, slab, units))
     }
 
     /// Gives a slab's memory to the system, and the slab to the free list.

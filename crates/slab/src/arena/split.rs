@@ -8,6 +8,7 @@
 
 use std::sync::atomic::Ordering;
 
+use parking_lot::MutexGuard;
 use rustix::mm::{self, Advice};
 
 use super::{Arena, SPLIT, SlabInfo};
@@ -209,13 +210,14 @@ impl Arena {
         }
         let units = free.forget(slab);
         self.note_free(&free);
-        drop(free);
-        self.give_back_split(slab, units)
+        self.give_back_split(free, slab, units)
     }
 
-    /// Gives back a split slab, `units` of whose units had memory. Returns how much memory the slab
-    /// had with its table, in bytes.
-    pub(super) fn give_back_split(&self, slab: SlabId, units: u32) -> u64 {
+    /// Gives back a split slab, `units` of whose units had memory, which was just taken out of
+    /// those that `free` protects. Returns how much memory the slab had with its table, in bytes.
+    pub(super) fn give_back_split(&self, free: MutexGuard<'_, Units>, slab: SlabId, units: u32) -> u64 {
+        self.word(slab).store(0, Ordering::Release);
+        drop(free);
         if units < FREE_UNITS {
             self.advise_huge_pages(slab, true);
         }

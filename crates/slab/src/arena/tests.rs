@@ -120,3 +120,48 @@ fn a_shared_arena_is_found_as_it_was_left() {
     assert!(refused.to_string().contains("remove it"), "{refused}");
     std::fs::remove_dir_all(&folder).expect("removes");
 }
+
+#[test]
+fn a_run_that_was_given_back_is_never_there_whatever_lies_in_its_slab() {
+    let arena = Arena::reserve(1, false).expect("address space");
+    let (small, large) = (info(64), info(128));
+    // Odd: the first run was given back, and is not there.
+    let round = AtomicU64::new(0);
+    let (seen, is_over) = (Mutex::new(None), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while is_over.load(Ordering::Acquire) == 0 {
+                let Some(run) = *seen.lock() else { continue };
+                for _ in 0..100 {
+                    let before = round.load(Ordering::Acquire);
+                    let is_there = arena.is_there(run, small);
+                    let after = round.load(Ordering::Acquire);
+                    assert!(!is_there || before != after || before.is_multiple_of(2), "it was given back");
+                }
+            }
+        });
+        for _ in 0..2_000 {
+            assert!(arena.split());
+            let run = arena.assign_units(small, 1).expect("free");
+            let other = arena.assign_units(small, 1).expect("free");
+            // SAFETY: nobody uses a chunk of the run (invariant 3 of `arena`).
+            unsafe { arena.give_back(run) };
+            round.fetch_add(1, Ordering::AcqRel);
+            *seen.lock() = Some(run);
+            // SAFETY: the same (invariant 3 of `arena`).
+            unsafe { arena.give_back(other) };
+            let whole = arena.assign(large).expect("free");
+            // What looks like the table of a slab that has the run.
+            let start = arena.slab_start(whole.id.slab()).cast::<u64>();
+            for word in 0..UNITS as usize {
+                // SAFETY: the slab is this thread's (invariant 2 of `arena`), and longer.
+                unsafe { start.add(word).write(small.pack_unit(0)) };
+            }
+            // SAFETY: the same (invariant 3 of `arena`).
+            unsafe { arena.give_back(whole) };
+            *seen.lock() = None;
+            round.fetch_add(1, Ordering::AcqRel);
+        }
+        is_over.store(1, Ordering::Release);
+    });
+}
