@@ -17,7 +17,7 @@ use libfuzzer_sys::fuzz_target;
 use millpond::negative::{NegativeCache, NegativeConfig};
 use millpond::structured::{Array, Map, StructureOptions};
 use millpond::{
-    ByteSize, Cache, CacheConfig, Clock, Departed, Expiry, Fence, Found, ItemOptions, ItemTag, Items, Keys,
+    ByteSize, Cache, CacheConfig, Clock, RemovedItem, Expiry, Fence, ItemRef, ItemOptions, ItemTag, Items, Keys,
     Lifecycle, Link, LinkHandle, LoadOptions, Loaded, Loader, PolicyKind, PoolConfig, PoolId, ReadHandle,
     RemovalCause, SizeClassConfig, Step, WriteHandle,
 };
@@ -80,7 +80,7 @@ fn key_of(name: &[u8]) -> u8 {
 struct Hooks(usize);
 
 impl Hooks {
-    fn act(&self, item: Found<'_>) {
+    fn act(&self, item: ItemRef<'_>) {
         let mood = MOOD.get();
         MOOD.set(mood.wrapping_mul(5).wrapping_add(13));
         if !item.is_structured() && !item.is_long() {
@@ -101,7 +101,7 @@ impl Hooks {
 }
 
 impl Lifecycle for Hooks {
-    fn may_evict(&self, item: Found<'_>) -> bool {
+    fn may_evict(&self, item: ItemRef<'_>) -> bool {
         let mood = MOOD.get();
         MOOD.set(mood.wrapping_mul(5).wrapping_add(17));
         assert!(!item.key().is_empty());
@@ -113,11 +113,11 @@ impl Lifecycle for Hooks {
         mood % 8 != 3
     }
 
-    fn on_remove(&self, item: Departed<'_>, _cause: RemovalCause) {
+    fn on_remove(&self, item: RemovedItem<'_>, _cause: RemovalCause) {
         self.act(*item);
     }
 
-    fn on_destroy(&self, item: Departed<'_>, _cause: RemovalCause) {
+    fn on_destroy(&self, item: RemovedItem<'_>, _cause: RemovalCause) {
         if !item.is_long() {
             item.links().for_each(|link| check(&link, self.0, None, Some(key_of(item.key()))));
         }
@@ -287,7 +287,7 @@ impl<'c> World<'c> {
 
     fn look_in_place(&self, which: usize, [a, b, c]: [u8; 3]) {
         let cache = self.caches[which];
-        let look = |found: Found<'_>| {
+        let look = |found: ItemRef<'_>| {
             if !found.is_structured() {
                 check(&found, which, None, Some(a % KEYS));
             }

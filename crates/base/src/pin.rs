@@ -151,7 +151,7 @@ impl Pins {
     #[inline]
     fn guard_at(&self, stripe: usize) -> Option<Guard<'_>> {
         let slot = &*self.slots[stripe];
-        let place = Place { pins: self, slot, thread_bound: PhantomData };
+        let place = Hazard { pins: self, slot, thread_bound: PhantomData };
         (slot.word.load(Ordering::Relaxed) == 0).then(|| Guard(place))
     }
 
@@ -250,7 +250,7 @@ impl Drop for Pinned<'_> {
 }
 
 /// A thread's place for a protected word. The protection ends when this is dropped.
-pub struct Guard<'a>(Place<'a>);
+pub struct Guard<'a>(Hazard<'a>);
 
 /// The place that a [`Guard`] keeps, for calls under it. A value that is copied stays in registers,
 /// where a reference to the guard would put the guard into memory.
@@ -258,12 +258,12 @@ pub struct Guard<'a>(Place<'a>);
 /// ```compile_fail
 /// let pins = millpond_base::pin::Pins::new();
 /// let guard = pins.guard().unwrap();
-/// let place = guard.place();
+/// let hazard = guard.hazard();
 /// drop(guard);
-/// place.protect(1);
+/// hazard.protect(1);
 /// ```
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct Hazard<'a> {
     pins: &'a Pins,
     slot: &'a Slot,
     /// The slot is the thread's own.
@@ -279,12 +279,12 @@ impl<'a> Guard<'a> {
 
     /// The place for the word.
     #[inline]
-    pub fn place(&self) -> Place<'_> {
+    pub fn hazard(&self) -> Hazard<'_> {
         self.0
     }
 }
 
-impl Place<'_> {
+impl Hazard<'_> {
     /// Protects `word` from now on, and nothing else. The named object may already be gone: after
     /// this call, the caller must check by an acquiring load that the object is still reachable,
     /// and read it only then.
@@ -371,7 +371,7 @@ mod loom_tests {
             let guard = self.pins.guard_at(stripe).expect("nothing is protected");
             // As a look-up does: what it follows is pinned, what it finds is protected.
             let pinned = guard.pin();
-            guard.place().protect(7);
+            guard.hazard().protect(7);
             let is_there = self.there.load(Ordering::Acquire);
             drop(pinned);
             if is_there {
@@ -447,10 +447,10 @@ mod tests {
     fn a_thread_protects_one_word_at_a_time() {
         let pins = Pins::new();
         let guard = pins.guard_at(3).expect("nothing is protected");
-        guard.place().protect(0);
+        guard.hazard().protect(0);
         assert!(pins.guard_at(3).is_none(), "not to be nested");
         assert!(pins.protected().contains(0) && !pins.protected().contains(9));
-        guard.place().protect(9);
+        guard.hazard().protect(9);
         assert!(!pins.protected().contains(0) && pins.protected().contains(9));
         drop(guard);
         assert!(!pins.protected().contains(9));
@@ -473,7 +473,7 @@ mod tests {
                     while !stop.load(Ordering::Relaxed) {
                         let cell = there.load(Ordering::Relaxed);
                         let guard = pins.guard_at(stripe).expect("nothing is protected");
-                        guard.place().protect(cell as u32);
+                        guard.hazard().protect(cell as u32);
                         if there.load(Ordering::Acquire) == cell {
                             for _ in 0..20 {
                                 assert_eq!(cells[cell as usize].load(Ordering::Relaxed), 1, "overwritten");

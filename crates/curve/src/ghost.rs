@@ -27,7 +27,7 @@
 //!    [`Correction::None`] is the original.
 //! 4. Counts can be aged; in HopperKV, the reader subtracts snapshots.
 
-use crate::doubt::Sample;
+use crate::error_bound::Sample;
 use crate::estimate::{Estimator, Kind};
 use crate::exact::learnt;
 use crate::groups::{Correction, Groups};
@@ -357,7 +357,7 @@ impl Ghost {
     }
 
     /// A bound on the distance of the curve from the exact one.
-    fn doubt(&self, requests: f64, samples: f64, misses: &[(u64, f64)]) -> f64 {
+    fn error_bound(&self, requests: f64, samples: f64, misses: &[(u64, f64)]) -> f64 {
         let spread = (self.weight > 1.0).then(|| self.groups.spread(self.correction));
         let held = self.boundaries.last().map_or(0, |boundary| boundary.used) as f64 * self.weight;
         let sample = Sample {
@@ -414,7 +414,7 @@ impl Estimator for Ghost {
             samples,
             requests,
             seen: self.seen,
-            error: self.doubt(requests, samples, &misses),
+            error: self.error_bound(requests, samples, &misses),
         };
         learnt(self.unit, points.into_iter(), confidence)
     }

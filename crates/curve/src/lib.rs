@@ -19,7 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod che;
-mod doubt;
+mod error_bound;
 pub mod estimate;
 pub mod exact;
 pub mod ghost;

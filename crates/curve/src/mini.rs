@@ -7,7 +7,7 @@
 //!
 //! The caller chooses the policy: this module knows only [`Simulated`].
 
-use crate::doubt::Sample;
+use crate::error_bound::Sample;
 use crate::estimate::{Estimator, Kind};
 use crate::exact::learnt;
 use crate::groups::{Correction, Groups};
@@ -105,7 +105,7 @@ impl<S: Simulated> Miniature<S> {
 impl<S: Simulated> Miniature<S> {
     /// A bound on the distance of the curve from the exact one, except for the error from caches of
     /// few items, which behave differently from large ones.
-    fn doubt(&self, requests: f64, misses: &[(u64, f64)]) -> f64 {
+    fn error_bound(&self, requests: f64, misses: &[(u64, f64)]) -> f64 {
         let spread = (self.weight > 1.0).then(|| self.groups.spread(self.correction));
         let footprint = self.small.last().map_or(0.0, |small| small.size as f64);
         let rate = (self.samples / requests.max(1.0)).min(1.0);
@@ -175,7 +175,7 @@ impl<S: Simulated> Estimator for Miniature<S> {
             samples: self.samples,
             requests,
             seen: self.seen,
-            error: self.doubt(requests, &misses),
+            error: self.error_bound(requests, &misses),
         };
         let points = misses.into_iter().map(|(size, misses)| Point { size, miss_ratio: misses / requests });
         learnt(self.unit, points, confidence)

@@ -33,14 +33,14 @@
 //! 5. The memory of a removed key stays free until an insertion takes it ([`crate::exact`]). Such a
 //!    hole counts as a key of the fixed size, and leaves the sample with the key that it was of.
 
-use crate::doubt::Sample;
+use crate::error_bound::Sample;
 use crate::estimate::{Access, Estimator, Kind};
 use crate::exact::learnt;
 use crate::groups::{Correction, Groups};
 use crate::histogram::Histogram;
 use crate::mrc::{Confidence, MissRatioCurve, Point, Unit};
 use crate::sample::{PLACES, place, threshold};
-use crate::stack::{Found, Stack};
+use crate::stack::{Stack, StackPosition};
 
 /// Keys that the fixed size tracks by default: the paper's errors are below 0.01 with 8 k.
 pub const DEFAULT_KEYS: usize = 8192;
@@ -186,7 +186,7 @@ impl Shards {
 
     /// The smallest size of a cache that would have held a key found at this position.
     #[inline]
-    fn distance(&self, found: Found) -> u64 {
+    fn distance(&self, found: StackPosition) -> u64 {
         let above = (u128::from(found.above) * u128::from(self.scale)) >> SCALE_BITS;
         u64::try_from(above).unwrap_or(u64::MAX).saturating_add(u64::from(found.size))
     }
@@ -249,7 +249,7 @@ impl Shards {
 
 impl Shards {
     /// A bound on the distance of the curve from the exact one.
-    fn doubt(&self, requests: f64, misses: &[(u64, f64)]) -> f64 {
+    fn error_bound(&self, requests: f64, misses: &[(u64, f64)]) -> f64 {
         let spread = (self.weight > 1.0).then(|| self.groups.spread(self.correction));
         let sample = Sample {
             requests,
@@ -308,7 +308,7 @@ impl Estimator for Shards {
             samples: self.samples,
             requests,
             seen: self.seen,
-            error: self.doubt(requests, &misses),
+            error: self.error_bound(requests, &misses),
         };
         let points = misses.into_iter().map(|(size, misses)| Point { size, miss_ratio: misses / requests });
         learnt(self.unit, points, confidence)

@@ -72,7 +72,7 @@ impl Default for Stack {
 
 /// The position of an accessed key in the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct StackPosition {
     /// The sum of the sizes of the keys and holes above it.
     pub(crate) above: u64,
     /// Its own size at that time.
@@ -122,7 +122,7 @@ impl Stack {
     /// Moves a key to the top, and returns its previous position. `size` 0 keeps the key's size, or
     /// takes the mean of all for a new key.
     #[inline]
-    pub(crate) fn access(&mut self, key: u64, size: u32) -> Option<Found> {
+    pub(crate) fn access(&mut self, key: u64, size: u32) -> Option<StackPosition> {
         match self.table.search(key) {
             Search::Found(entry) | Search::Absent(entry) => self.access_at(entry, key, size),
         }
@@ -131,7 +131,7 @@ impl Stack {
     /// The same for a key whose search ended at this entry. Other keys may have been added, moved
     /// or removed since.
     #[inline(always)]
-    pub(crate) fn access_at(&mut self, entry: u32, key: u64, size: u32) -> Option<Found> {
+    pub(crate) fn access_at(&mut self, entry: u32, key: u64, size: u32) -> Option<StackPosition> {
         if self.weights.next() == self.weights.places() {
             self.gather();
         }
@@ -147,12 +147,12 @@ impl Stack {
         if self.hollow > 0 {
             self.sink(size, before.place as usize, before.size);
         }
-        Some(Found { above, size: before.size })
+        Some(StackPosition { above, size: before.size })
     }
 
     /// The same for a key that is new, or no longer at the entry found by the search.
     #[inline(never)]
-    fn access_elsewhere(&mut self, key: u64, size: u32) -> Option<Found> {
+    fn access_elsewhere(&mut self, key: u64, size: u32) -> Option<StackPosition> {
         match self.table.search(key) {
             Search::Found(entry) => self.access_at(entry, key, size),
             Search::Absent(entry) => {
@@ -271,10 +271,10 @@ impl Stack {
     }
 
     /// The position of a key.
-    pub(crate) fn find(&self, key: u64) -> Option<Found> {
+    pub(crate) fn find(&self, key: u64) -> Option<StackPosition> {
         let Search::Found(entry) = self.table.search(key) else { return None };
         let (place, size) = self.table.get(entry);
-        Some(Found { above: self.weights.behind(place as usize), size })
+        Some(StackPosition { above: self.weights.behind(place as usize), size })
     }
 
     /// Returns whether a key is in the stack.

@@ -21,7 +21,7 @@ use crate::generations::Part;
 use crate::ghost::Ghost;
 use crate::hits::Hits;
 use crate::lists::{Lists, in_lists};
-use crate::looks::Looks;
+use crate::scan_budget::ScanBudget;
 
 const T1: Part = Part::Trial;
 const T2: Part = Part::Proven;
@@ -83,7 +83,7 @@ impl Queueing for Arc {
         self.lists.adopt(entry, part, items, now);
     }
 
-    fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+    fn evict(&mut self, items: &impl Items, scan: &mut ScanBudget) -> Option<Entry> {
         let capacity = self.lists.len();
         if capacity != self.ghosts.capacity() {
             self.ghosts.set_capacity(capacity);
@@ -93,7 +93,7 @@ impl Queueing for Arc {
         let parts = if t1 as f64 > self.target || t1 == capacity { [T1, T2] } else { [T2, T1] };
         let (part, entry) = parts
             .into_iter()
-            .find_map(|part| Some((part, self.lists.evict_from(part, items, &mut tries, looks)?)))?;
+            .find_map(|part| Some((part, self.lists.evict_from(part, items, &mut tries, scan)?)))?;
         self.remember(part, entry, capacity, items);
         Some(entry)
     }

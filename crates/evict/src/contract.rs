@@ -6,7 +6,7 @@
 //! the policy of a class, and `policy` adds what all of them have in common: hits, conversion,
 //! limits.
 
-use crate::looks::Looks;
+use crate::scan_budget::ScanBudget;
 
 /// Names an item in a queue. The lower [`PLACE_BITS`] bits are its *place*, a number that no other
 /// queued item has. The other bits may tell the item from earlier items with that number.
@@ -136,10 +136,11 @@ pub(crate) trait Queueing {
 
     /// Restores the shares of queues after insertions. Does nothing by default: there are no
     /// shares, or evictions maintain them.
-    fn tend(&mut self, _items: &impl Items, _looks: &mut Looks) {}
+    fn restore_shares(&mut self, _items: &impl Items, _scan: &mut ScanBudget) {}
 
-    /// Chooses an item, claims it and drops it from its queue, within the limits of `crate::looks`.
-    fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry>;
+    /// Chooses an item, claims it and drops it from its queue, within the limits of
+    /// `crate::scan_budget`.
+    fn evict(&mut self, items: &impl Items, scan: &mut ScanBudget) -> Option<Entry>;
 
     /// Returns the number of queued items.
     fn len(&self) -> usize;

@@ -20,9 +20,9 @@
 
 use crate::contract::{Claim, Entry, Items, Rank, Rule};
 use crate::kind::PolicyKind;
-use crate::looks::Looks;
 use crate::order::Order;
 use crate::policy::Policy;
+use crate::scan_budget::ScanBudget;
 
 /// The old side of a conversion.
 pub(crate) struct Before {
@@ -129,8 +129,8 @@ impl Before {
         self.order.removed(bits, &Self::left(&self.taken, items));
     }
 
-    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
-        self.order.evict(&Self::left(&self.taken, items), looks)
+    pub(crate) fn evict(&mut self, items: &impl Items, scan: &mut ScanBudget) -> Option<Entry> {
+        self.order.evict(&Self::left(&self.taken, items), scan)
     }
 
     pub(crate) fn queue_bytes(&self) -> usize {
@@ -195,11 +195,11 @@ impl Policy {
         let (mut moved, mut looked_at) = (0, 0);
         while moved < most && looked_at < 2 * most {
             let Before { order, items: of, taken } = &mut **before;
-            let (rank, mut looks) = (Rank { at: *of - order.len(), of: *of }, Looks::default());
-            let evicted = order.evict(&Left { items, taken, moves: true }, &mut looks);
-            looked_at += looks.count() as usize;
+            let (rank, mut scan) = (Rank { at: *of - order.len(), of: *of }, ScanBudget::default());
+            let evicted = order.evict(&Left { items, taken, moves: true }, &mut scan);
+            looked_at += scan.count() as usize;
             let Some(entry) = evicted else {
-                if looks.is_spent() {
+                if scan.is_spent() {
                     continue;
                 }
                 debug_assert!(order.is_empty(), "{} items stayed behind", order.len());

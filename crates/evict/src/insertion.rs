@@ -22,7 +22,7 @@ use crate::contract::{Entry, Items, Queue, Queueing, Rank, Rule};
 use crate::generations::Part;
 use crate::hits::Hits;
 use crate::lists::{Lists, in_lists};
-use crate::looks::Looks;
+use crate::scan_budget::ScanBudget;
 
 /// Most items that move below the insertion point per eviction.
 const MOST_SUNK: usize = 32;
@@ -67,14 +67,14 @@ impl Queueing for LruInsertion {
         self.lists.adopt(entry, part, items, now);
     }
 
-    fn tend(&mut self, items: &impl Items, looks: &mut Looks) {
+    fn restore_shares(&mut self, items: &impl Items, scan: &mut ScanBudget) {
         let upper = self.lists.len() - self.below(self.lists.len());
-        self.lists.shrink((Part::Proven, upper), Part::Trial, MOST_SUNK, items, looks);
+        self.lists.shrink((Part::Proven, upper), Part::Trial, MOST_SUNK, items, scan);
     }
 
-    fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
-        self.tend(items, looks);
-        self.lists.evict_in_order(&[Part::Trial, Part::Proven], items, &mut 0, looks)
+    fn evict(&mut self, items: &impl Items, scan: &mut ScanBudget) -> Option<Entry> {
+        self.restore_shares(items, scan);
+        self.lists.evict_in_order(&[Part::Trial, Part::Proven], items, &mut 0, scan)
     }
 
     fn queues(&self, _items: &impl Items, now: u32) -> Vec<Queue> {

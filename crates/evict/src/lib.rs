@@ -37,12 +37,12 @@ mod hits;
 pub mod insertion;
 mod kind;
 mod lists;
-mod looks;
 pub mod lru;
 mod order;
 mod policy;
 mod queues;
 pub mod s3fifo;
+mod scan_budget;
 pub mod sieve;
 mod sketch;
 pub mod tiny_lfu;
@@ -52,8 +52,8 @@ pub use contract::{Claim, Entry, Items, MAX_HELD_TRIES, MAX_QUEUES, PLACE_BITS, 
 pub use convert::{Conversion, EmptyQueues};
 pub use hits::HitRule;
 pub use kind::{PolicyKind, UnknownPolicy};
-pub use looks::{MOST_LOOKS, MOST_STALE};
 pub use policy::Policy;
+pub use scan_budget::{MAX_SCANNED, MAX_STALE};
 
 #[cfg(test)]
 mod behaviour;

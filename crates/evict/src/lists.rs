@@ -26,7 +26,7 @@ use crate::contract::{Claim, Entry, Items, MAX_HELD_TRIES, Queue};
 use crate::fifo::{Blocks, Fifo};
 use crate::generations::{Generations, PARTS, Part};
 use crate::hits::Hits;
-use crate::looks::Looks;
+use crate::scan_budget::ScanBudget;
 
 /// Entries to examine per removed item, when sweeping is due.
 const SWEPT_PER_REMOVAL: usize = 4;
@@ -219,18 +219,18 @@ impl Lists {
     }
 
     /// Returns the tail of `part`, without removing it.
-    pub(crate) fn tail(&mut self, part: Part, items: &impl Items, looks: &mut Looks) -> Option<Tail> {
-        while !looks.is_spent() {
+    pub(crate) fn tail(&mut self, part: Part, items: &impl Items, scan: &mut ScanBudget) -> Option<Tail> {
+        while !scan.is_spent() {
             let entry = match self.tails[part as usize].take() {
                 Some(entry) => entry,
-                None => self.pop(part, items, looks)?,
+                None => self.pop(part, items, scan)?,
             };
             self.entries -= 1;
-            looks.add(1);
+            scan.add(1);
             let Some(stamp) = items.bits(entry) else { continue };
             let is_here = Part::of(stamp) == part
                 && (stamp == self.generations.oldest(part) || !self.generations.is_alive(stamp));
-            if is_here || !looks.is_patient() {
+            if is_here || !scan.is_patient() {
                 self.tails[part as usize] = Some(entry);
                 self.entries += 1;
                 return Some(Tail { entry, stamp, part });
@@ -242,7 +242,7 @@ impl Lists {
 
     /// Removes the first entry of the oldest generation of `part` from its queue; it still counts
     /// as an entry.
-    fn pop(&mut self, part: Part, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+    fn pop(&mut self, part: Part, items: &impl Items, scan: &mut ScanBudget) -> Option<Entry> {
         let mut is_folded = false;
         loop {
             let oldest = self.generations.oldest(part);
@@ -254,9 +254,9 @@ impl Lists {
                 return Some(entry);
             }
             self.generations.next(oldest)?;
-            if part == Part::Proven && !is_folded && looks.is_patient() && self.generations.live(oldest) > 0 {
+            if part == Part::Proven && !is_folded && scan.is_patient() && self.generations.live(oldest) > 0 {
                 is_folded = true;
-                self.fold(oldest, items, looks);
+                self.fold(oldest, items, scan);
                 continue;
             }
             self.generations.let_oldest_die(part);
@@ -266,7 +266,7 @@ impl Lists {
     /// Searches entries of the trial part for items that belong to the proven one. Stops at an item
     /// with the stamp `wanted`, after all entries or [`MOST_FOLDED`] of them, or when the eviction
     /// has used up its looks.
-    fn fold(&mut self, wanted: u8, items: &impl Items, looks: &mut Looks) {
+    fn fold(&mut self, wanted: u8, items: &impl Items, scan: &mut ScanBudget) {
         if Part::of(self.fold_at) != Part::Trial || !self.generations.is_alive(self.fold_at) {
             self.fold_at = self.generations.oldest(Part::Trial);
         }
@@ -275,12 +275,12 @@ impl Lists {
         loop {
             let at = self.fold_at;
             let looked_at = self.sweep_queue(at, items);
-            looks.add(looked_at);
+            scan.add(looked_at);
             if looked_at < SHORT {
                 self.fold_at =
                     self.generations.next(at).unwrap_or_else(|| self.generations.oldest(Part::Trial));
             }
-            if !self.queues[usize::from(wanted)].is_empty() || looked_at >= budget || !looks.is_patient() {
+            if !self.queues[usize::from(wanted)].is_empty() || looked_at >= budget || !scan.is_patient() {
                 return;
             }
             budget -= looked_at;
@@ -358,13 +358,13 @@ impl Lists {
         to: Part,
         limit: usize,
         items: &impl Items,
-        looks: &mut Looks,
+        scan: &mut ScanBudget,
     ) {
         for _ in 0..limit {
-            if self.part_len(part) <= most || !looks.is_generous() {
+            if self.part_len(part) <= most || !scan.is_generous() {
                 return;
             }
-            let Some(tail) = self.tail(part, items, looks) else { return };
+            let Some(tail) = self.tail(part, items, scan) else { return };
             self.move_tail(tail, to, items);
         }
     }
@@ -377,11 +377,11 @@ impl Lists {
         part: Part,
         items: &impl Items,
         tries: &mut u32,
-        looks: &mut Looks,
+        scan: &mut ScanBudget,
     ) -> Option<Entry> {
         let last_try = tries.saturating_add(self.part_len(part) as u32);
         while *tries < MAX_HELD_TRIES && *tries <= last_try {
-            let tail = self.tail(part, items, looks)?;
+            let tail = self.tail(part, items, scan)?;
             match items.claim(tail.entry) {
                 Claim::Taken => {
                     self.forget_tail(tail);
@@ -403,9 +403,9 @@ impl Lists {
         parts: &[Part],
         items: &impl Items,
         tries: &mut u32,
-        looks: &mut Looks,
+        scan: &mut ScanBudget,
     ) -> Option<Entry> {
-        parts.iter().find_map(|part| self.evict_from(*part, items, tries, looks))
+        parts.iter().find_map(|part| self.evict_from(*part, items, tries, scan))
     }
 
     /// Records that an item with `stamp` was removed other than by eviction.

@@ -31,7 +31,7 @@ use base::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use crate::contract::{Claim, Entry, Items, MAX_HELD_TRIES, Queue, Queueing, Rank, Rule};
 use crate::fifo::{Blocks, Fifo};
 use crate::hits::Hits;
-use crate::looks::Looks;
+use crate::scan_budget::ScanBudget;
 
 /// Most generations alive at once.
 const WINDOW: u8 = 250;
@@ -251,10 +251,10 @@ impl Queueing for Lru {
         }
     }
 
-    fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+    fn evict(&mut self, items: &impl Items, scan: &mut ScanBudget) -> Option<Entry> {
         let mut tries = 0;
         let mut oldest = self.clock.oldest.load(Ordering::Relaxed);
-        while self.items > 0 && tries < MAX_HELD_TRIES && !looks.is_spent() {
+        while self.items > 0 && tries < MAX_HELD_TRIES && !scan.is_spent() {
             let Some(entry) = self.queues[usize::from(oldest)].pop(&mut self.blocks) else {
                 let present = self.clock.present.load(Ordering::Acquire);
                 if oldest == present {
@@ -265,7 +265,7 @@ impl Queueing for Lru {
                 continue;
             };
             self.entries -= 1;
-            looks.add(1);
+            scan.add(1);
             if let Some(ahead) = self.queues[usize::from(oldest)].peek(&self.blocks, 4) {
                 items.prefetch(ahead);
             }
@@ -274,7 +274,7 @@ impl Queueing for Lru {
             // stamp, which counts as the oldest.
             let present = self.clock.present.load(Ordering::Acquire);
             let was_hit = stamp != oldest && stamp.wrapping_sub(oldest) <= present.wrapping_sub(oldest);
-            if was_hit && looks.is_patient() {
+            if was_hit && scan.is_patient() {
                 self.enqueue(entry, stamp);
                 continue;
             }

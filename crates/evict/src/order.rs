@@ -2,7 +2,7 @@
 //! policies.
 
 use crate::contract::{Entry, Items, Queue, Queueing, Rank, Rule};
-use crate::looks::Looks;
+use crate::scan_budget::ScanBudget;
 
 /// Generates the enum, a conversion into it from each policy, and the macro `dispatch!`. The first
 /// token is a `$`, which the inner macro needs for its own names.
@@ -72,19 +72,19 @@ impl Order {
         dispatch!(self, policy => policy.removed(bits, items));
     }
 
-    pub(crate) fn tend(&mut self, items: &impl Items, looks: &mut Looks) {
-        dispatch!(self, policy => policy.tend(items, looks));
+    pub(crate) fn restore_shares(&mut self, items: &impl Items, scan: &mut ScanBudget) {
+        dispatch!(self, policy => policy.restore_shares(items, scan));
     }
 
-    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+    pub(crate) fn evict(&mut self, items: &impl Items, scan: &mut ScanBudget) -> Option<Entry> {
         // In the last list that it tries, a policy of several lists may find only items that now
         // belong to an earlier list.
-        self.evict_once(items, looks)
-            .or_else(|| if self.is_empty() { None } else { self.evict_once(items, looks) })
+        self.evict_once(items, scan)
+            .or_else(|| if self.is_empty() { None } else { self.evict_once(items, scan) })
     }
 
-    fn evict_once(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
-        dispatch!(self, policy => policy.evict(items, looks))
+    fn evict_once(&mut self, items: &impl Items, scan: &mut ScanBudget) -> Option<Entry> {
+        dispatch!(self, policy => policy.evict(items, scan))
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -7,8 +7,8 @@ use crate::contract::{Entry, Items};
 use crate::convert::Before;
 use crate::hits::{HitRule, Hits};
 use crate::kind::PolicyKind;
-use crate::looks::Looks;
 use crate::order::Order;
+use crate::scan_budget::ScanBudget;
 
 /// The policy of one class.
 pub struct Policy {
@@ -19,7 +19,7 @@ pub struct Policy {
     pub(crate) before: Option<Box<Before>>,
     tail_items: usize,
     evictions_to_tail: u32,
-    looks: Looks,
+    scan: ScanBudget,
 }
 
 /// Evictions after which the content of the tail is determined again.
@@ -31,7 +31,15 @@ impl Policy {
         let hits = Arc::new(Hits::new());
         let order = kind.order(&hits, 0, now);
         hits.set(order.rule());
-        Self { kind, hits, order, before: None, tail_items: 0, evictions_to_tail: 0, looks: Looks::default() }
+        Self {
+            kind,
+            hits,
+            order,
+            before: None,
+            tail_items: 0,
+            evictions_to_tail: 0,
+            scan: ScanBudget::default(),
+        }
     }
 
     /// The kind of the policy; during a conversion the new one.
@@ -73,10 +81,10 @@ impl Policy {
 
     /// Restores the shares of queues after insertions, which leaves less work for the next
     /// eviction. Cheap if there is little to do; at most about 64 items are moved, and half of
-    /// [`MOST_LOOKS`](crate::MOST_LOOKS) entries examined.
-    pub fn tend(&mut self, items: &impl Items) {
-        self.looks.begin();
-        self.order.tend(items, &mut self.looks);
+    /// [`MAX_SCANNED`](crate::MAX_SCANNED) entries examined.
+    pub fn restore_shares(&mut self, items: &impl Items) {
+        self.scan.begin();
+        self.order.restore_shares(items, &mut self.scan);
     }
 
     /// Records that an item with `bits` was removed other than by eviction: its entry is stale.
@@ -91,10 +99,10 @@ impl Policy {
     /// Chooses an item, claims it and drops it from its queue. Returns `None` if there is no item,
     /// [`MAX_HELD_TRIES`](crate::MAX_HELD_TRIES) items were held, or too many entries were stale
     /// and another call has to continue ([`Self::is_unfinished`]). Examines a limited number of
-    /// entries, whatever was hit: [`MOST_LOOKS`](crate::MOST_LOOKS) and then
-    /// [`MOST_STALE`](crate::MOST_STALE).
+    /// entries, whatever was hit: [`MAX_SCANNED`](crate::MAX_SCANNED) and then
+    /// [`MAX_STALE`](crate::MAX_STALE).
     pub fn evict(&mut self, items: &impl Items) -> Option<Entry> {
-        self.looks.begin();
+        self.scan.begin();
         if self.tail_items > 0 {
             self.evictions_to_tail = self.evictions_to_tail.saturating_sub(1);
             if self.evictions_to_tail == 0 {
@@ -102,13 +110,13 @@ impl Policy {
                 self.look_for_tail();
             }
         }
-        let (order, looks) = (&mut self.order, &mut self.looks);
+        let (order, scan) = (&mut self.order, &mut self.scan);
         match &mut self.before {
-            None => order.evict(items, looks),
+            None => order.evict(items, scan),
             Some(before) if before.len() < order.len() => {
-                order.evict(items, looks).or_else(|| before.evict(items, looks))
+                order.evict(items, scan).or_else(|| before.evict(items, scan))
             }
-            Some(before) => before.evict(items, looks).or_else(|| order.evict(items, looks)),
+            Some(before) => before.evict(items, scan).or_else(|| order.evict(items, scan)),
         }
     }
 
@@ -125,12 +133,12 @@ impl Policy {
     /// Returns whether the last eviction gave up because it found only stale entries, which it has
     /// dropped. Another call continues.
     pub fn is_unfinished(&self) -> bool {
-        self.looks.is_spent()
+        self.scan.is_spent()
     }
 
     /// The number of entries that the last eviction examined.
     pub fn looks(&self) -> u32 {
-        self.looks.count()
+        self.scan.count()
     }
 
     /// The number of queued items.

@@ -17,7 +17,7 @@
 //! Differences: the cache size, from which the shares follow, is the present number of queued
 //! items, as a size class has no fixed number; the ghost queue holds parts of hashes, and drops a
 //! 64th of its entries at a time ([`crate::ghost`]); an eviction that has passed over as many items
-//! as `crate::looks` allows takes the next one, whatever its count.
+//! as `crate::scan_budget` allows takes the next one, whatever its count.
 //!
 //! Policy bits: 0–1 the count, 2 set = in the main queue.
 //!
@@ -30,7 +30,7 @@
 use crate::contract::{Claim, Entry, Items, MAX_HELD_TRIES, Queue, Queueing, Rank, Rule};
 use crate::fifo::{Blocks, Fifo};
 use crate::ghost::Ghost;
-use crate::looks::Looks;
+use crate::scan_budget::ScanBudget;
 
 const COUNT: u8 = 0b011;
 const MAIN: u8 = 0b100;
@@ -112,20 +112,20 @@ impl S3Fifo {
     }
 
     /// Processes the small queue until an item is evicted or the main queue has to be examined.
-    fn evict_small(&mut self, items: &impl Items, tries: &mut u32, looks: &mut Looks) -> Option<Entry> {
-        while !looks.is_spent()
+    fn evict_small(&mut self, items: &impl Items, tries: &mut u32, scan: &mut ScanBudget) -> Option<Entry> {
+        while !scan.is_spent()
             && let Some(entry) = self.small.pop(&mut self.blocks)
         {
-            looks.add(1);
+            scan.add(1);
             if let Some(ahead) = self.small.peek(&self.blocks, 4) {
                 items.prefetch(ahead);
             }
             let Some(bits) = items.bits(entry) else { continue };
-            if bits & MAIN != 0 && looks.is_patient() {
+            if bits & MAIN != 0 && scan.is_patient() {
                 self.main.push(&mut self.blocks, entry);
                 continue;
             }
-            if bits & COUNT > 1 && looks.is_patient() {
+            if bits & COUNT > 1 && scan.is_patient() {
                 items.set_bits(entry, COUNT | MAIN, MAIN);
                 self.small_items = self.small_items.saturating_sub(1);
                 self.main.push(&mut self.blocks, entry);
@@ -155,20 +155,20 @@ impl S3Fifo {
     }
 
     /// Processes the main queue until an item is evicted.
-    fn evict_main(&mut self, items: &impl Items, tries: &mut u32, looks: &mut Looks) -> Option<Entry> {
-        while !looks.is_spent()
+    fn evict_main(&mut self, items: &impl Items, tries: &mut u32, scan: &mut ScanBudget) -> Option<Entry> {
+        while !scan.is_spent()
             && let Some(entry) = self.main.pop(&mut self.blocks)
         {
-            looks.add(1);
+            scan.add(1);
             if let Some(ahead) = self.main.peek(&self.blocks, 4) {
                 items.prefetch(ahead);
             }
             let Some(bits) = items.bits(entry) else { continue };
-            if bits & MAIN == 0 && looks.is_patient() {
+            if bits & MAIN == 0 && scan.is_patient() {
                 self.small.push(&mut self.blocks, entry);
                 continue;
             }
-            if bits & COUNT > 0 && looks.is_patient() {
+            if bits & COUNT > 0 && scan.is_patient() {
                 items.set_bits(entry, COUNT, (bits & COUNT) - 1);
                 self.main.push(&mut self.blocks, entry);
                 continue;
@@ -240,9 +240,9 @@ impl Queueing for S3Fifo {
         }
     }
 
-    fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+    fn evict(&mut self, items: &impl Items, scan: &mut ScanBudget) -> Option<Entry> {
         let mut tries = 0;
-        while self.len() > 0 && tries < MAX_HELD_TRIES && !looks.is_spent() {
+        while self.len() > 0 && tries < MAX_HELD_TRIES && !scan.is_spent() {
             self.small_items = match (self.small.is_empty(), self.main.is_empty()) {
                 (true, true) => return None,
                 (true, false) => 0,
@@ -252,9 +252,9 @@ impl Queueing for S3Fifo {
             let from_small = self.small_items > 0
                 && (self.small_items >= self.small_target() || self.small_items == self.items);
             let evicted = if from_small || self.main.is_empty() {
-                self.evict_small(items, &mut tries, looks)
+                self.evict_small(items, &mut tries, scan)
             } else {
-                self.evict_main(items, &mut tries, looks)
+                self.evict_main(items, &mut tries, scan)
             };
             if evicted.is_some() {
                 return evicted;

@@ -9,8 +9,8 @@
 //! passed in this round, and items ahead of it, where new ones are added. So the algorithm is
 //! exact, without links.
 //!
-//! Difference: a hand that has spared as many items in a row as `crate::looks` allows takes the
-//! next one.
+//! Difference: a hand that has spared as many items in a row as `crate::scan_budget` allows takes
+//! the next one.
 //!
 //! Policy bits: 0 set = hit since the hand last passed.
 //!
@@ -19,7 +19,7 @@
 
 use crate::contract::{Claim, Entry, Items, MAX_HELD_TRIES, Queue, Queueing, Rank, Rule};
 use crate::fifo::{Blocks, Fifo};
-use crate::looks::Looks;
+use crate::scan_budget::ScanBudget;
 
 const VISITED: u8 = 1;
 
@@ -95,9 +95,9 @@ impl Queueing for Sieve {
         }
     }
 
-    fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+    fn evict(&mut self, items: &impl Items, scan: &mut ScanBudget) -> Option<Entry> {
         let mut tries = 0;
-        while self.items > 0 && tries < MAX_HELD_TRIES && !looks.is_spent() {
+        while self.items > 0 && tries < MAX_HELD_TRIES && !scan.is_spent() {
             // At the newest item the hand returns to the oldest, before further insertions.
             let Some(entry) = self.ahead.pop(&mut self.blocks) else {
                 if self.passed.is_empty() {
@@ -106,12 +106,12 @@ impl Queueing for Sieve {
                 self.turn_back();
                 continue;
             };
-            looks.add(1);
+            scan.add(1);
             if let Some(next) = self.ahead.peek(&self.blocks, 4) {
                 items.prefetch(next);
             }
             let Some(bits) = items.bits(entry) else { continue };
-            if bits & VISITED != 0 && looks.is_patient() {
+            if bits & VISITED != 0 && scan.is_patient() {
                 items.set_bits(entry, VISITED, 0);
                 self.passed.push(&mut self.blocks, entry);
                 continue;

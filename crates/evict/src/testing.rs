@@ -8,7 +8,7 @@ use base::rng::{RngExt, seeded};
 use rand_distr::{Distribution, Zipf};
 
 use crate::{
-    Claim, Conversion, Entry, HitRule, Items, MAX_HELD_TRIES, MOST_LOOKS, MOST_STALE, Policy, PolicyKind,
+    Claim, Conversion, Entry, HitRule, Items, MAX_HELD_TRIES, MAX_SCANNED, MAX_STALE, Policy, PolicyKind,
 };
 
 #[derive(Clone, Copy)]
@@ -21,14 +21,14 @@ struct Item {
 
 /// Looks at live items, and at entries of any kind, that one eviction may take: twice the held
 /// items, as it tries twice, and a step of a sweep.
-const MOST_LIVE: u32 = MOST_LOOKS + 2 * MAX_HELD_TRIES + 75;
-const MOST: (u32, u32) = (MOST_LIVE, MOST_LIVE + MOST_STALE);
+const MOST_LIVE: u32 = MAX_SCANNED + 2 * MAX_HELD_TRIES + 75;
+const MOST: (u32, u32) = (MOST_LIVE, MOST_LIVE + MAX_STALE);
 
 #[derive(Default)]
 pub(crate) struct Table {
     items: RefCell<HashMap<u32, Item>>,
     /// Live items and entries that the eviction has looked at which is under way.
-    looks: Cell<Option<(u32, u32)>>,
+    scan: Cell<Option<(u32, u32)>>,
     /// The most that it may look at of both.
     most: Cell<(u32, u32)>,
     /// The effect of hits on an item each time that its bits are changed: they are always faster.
@@ -40,18 +40,18 @@ impl Table {
     /// no end.
     fn limited<R>(&self, most: (u32, u32), work: impl FnOnce() -> R) -> R {
         self.most.set(most);
-        self.looks.set(Some((0, 0)));
+        self.scan.set(Some((0, 0)));
         let result = work();
-        self.looks.set(None);
+        self.scan.set(None);
         result
     }
 
     fn count_look(&self, is_live: bool) {
-        let Some((live, entries)) = self.looks.get() else { return };
+        let Some((live, entries)) = self.scan.get() else { return };
         let (live, entries) = (live + u32::from(is_live), entries + 1);
         let (most_live, most) = self.most.get();
         assert!(live <= most_live && entries <= most, "{live} items and {entries} entries looked at");
-        self.looks.set(Some((live, entries)));
+        self.scan.set(Some((live, entries)));
     }
 }
 
@@ -141,7 +141,7 @@ impl Sim {
         self.table.items.borrow_mut().insert(self.serial, Item { key, bits, hit: false, held: false });
         self.entries.insert(key, self.serial);
         self.policy.push(Entry(self.serial), bits, self.now);
-        self.table.limited(MOST, || self.policy.tend(&self.table));
+        self.table.limited(MOST, || self.policy.restore_shares(&self.table));
         false
     }
 
@@ -184,10 +184,10 @@ impl Sim {
     /// A step of a conversion, within the looks that it may take. Whether another one is needed.
     pub(crate) fn convert_some(&mut self, kind: PolicyKind, most: usize) -> bool {
         let before = self.policy.unconverted();
-        let looks = 2 * most as u32 + MOST_LIVE;
+        let scan = 2 * most as u32 + MOST_LIVE;
         let step = self
             .table
-            .limited((looks, looks + MOST_STALE), || self.policy.convert(kind, most, &self.table, self.now));
+            .limited((scan, scan + MAX_STALE), || self.policy.convert(kind, most, &self.table, self.now));
         let left = self.policy.unconverted();
         assert!(before == 0 || left + most >= before, "{before} to {left} in one step");
         matches!(step, Conversion::Unfinished(_))

@@ -25,7 +25,7 @@ use crate::contract::{Claim, Entry, Items, MAX_HELD_TRIES, Queue, Queueing, Rank
 use crate::generations::Part;
 use crate::hits::Hits;
 use crate::lists::{Lists, in_lists};
-use crate::looks::Looks;
+use crate::scan_budget::ScanBudget;
 use crate::sketch::Sketch;
 
 const WINDOW: Part = Part::Young;
@@ -80,9 +80,9 @@ impl TinyLfu {
         parts: &[Part],
         items: &impl Items,
         tries: &mut u32,
-        looks: &mut Looks,
+        scan: &mut ScanBudget,
     ) -> Option<Entry> {
-        let entry = self.lists.evict_in_order(parts, items, tries, looks)?;
+        let entry = self.lists.evict_in_order(parts, items, tries, scan)?;
         items.fingerprint(entry);
         Some(entry)
     }
@@ -117,35 +117,35 @@ impl Queueing for TinyLfu {
     }
 
     /// Restores the shares of the window and the protected segment.
-    fn tend(&mut self, items: &impl Items, looks: &mut Looks) {
+    fn restore_shares(&mut self, items: &impl Items, scan: &mut ScanBudget) {
         let window = self.window_share(self.lists.len());
         if self.is_segmented {
             let protected = self.lists.len().saturating_sub(window) * PROTECTED_PERCENT / 100;
-            self.lists.shrink((PROTECTED, protected), PROBATION, MOST_MOVED, items, looks);
+            self.lists.shrink((PROTECTED, protected), PROBATION, MOST_MOVED, items, scan);
         }
         // While the main part fills up, items that the window cannot hold enter it without
         // competing.
-        self.lists.shrink((WINDOW, window), self.entrance(), MOST_MOVED, items, looks);
+        self.lists.shrink((WINDOW, window), self.entrance(), MOST_MOVED, items, scan);
     }
 
-    fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+    fn evict(&mut self, items: &impl Items, scan: &mut ScanBudget) -> Option<Entry> {
         self.sketch.age();
-        self.tend(items, looks);
+        self.restore_shares(items, scan);
         let window = self.window_share(self.lists.len());
         let mut tries = 0;
         while tries < MAX_HELD_TRIES {
-            let Some(newcomer) = self.lists.tail(WINDOW, items, looks) else {
-                return self.evict_plainly(&[PROBATION, PROTECTED], items, &mut tries, looks);
+            let Some(newcomer) = self.lists.tail(WINDOW, items, scan) else {
+                return self.evict_plainly(&[PROBATION, PROTECTED], items, &mut tries, scan);
             };
-            let mut main = self.lists.tail(PROBATION, items, looks);
+            let mut main = self.lists.tail(PROBATION, items, scan);
             if main.is_none() {
-                main = self.lists.tail(PROTECTED, items, looks);
+                main = self.lists.tail(PROTECTED, items, scan);
             }
             if self.lists.part_len(WINDOW) < window && main.is_some() {
-                return self.evict_plainly(&[PROBATION, PROTECTED, WINDOW], items, &mut tries, looks);
+                return self.evict_plainly(&[PROBATION, PROTECTED, WINDOW], items, &mut tries, scan);
             }
             let Some(incumbent) = main else {
-                return self.evict_plainly(&[WINDOW], items, &mut tries, looks);
+                return self.evict_plainly(&[WINDOW], items, &mut tries, scan);
             };
             let seen = |entry| self.sketch.estimate(items.fingerprint(entry));
             let newcomer_wins = seen(newcomer.entry) >= seen(incumbent.entry);
@@ -164,7 +164,7 @@ impl Queueing for TinyLfu {
                     tries += 1;
                     self.lists.move_tail(loser, loser.part, items);
                     if tries >= MOST_COMPETITIONS {
-                        return self.evict_plainly(&[PROBATION, PROTECTED, WINDOW], items, &mut tries, looks);
+                        return self.evict_plainly(&[PROBATION, PROTECTED, WINDOW], items, &mut tries, scan);
                     }
                 }
                 Claim::Gone => self.lists.forget_tail(loser),

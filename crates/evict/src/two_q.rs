@@ -26,7 +26,7 @@ use crate::contract::{Entry, Items, Queue, Queueing, Rank, Rule};
 use crate::generations::Part;
 use crate::hits::Hits;
 use crate::lists::{Lists, in_lists};
-use crate::looks::Looks;
+use crate::scan_budget::ScanBudget;
 
 const HOT: Part = Part::Young;
 const WARM: Part = Part::Proven;
@@ -79,15 +79,15 @@ impl Queueing for TwoQ {
         self.lists.adopt(entry, part, items, now);
     }
 
-    fn tend(&mut self, items: &impl Items, looks: &mut Looks) {
+    fn restore_shares(&mut self, items: &impl Items, scan: &mut ScanBudget) {
         let (hot, warm) = self.shares(self.lists.len());
-        self.lists.shrink((WARM, warm), COLD, MOST_COOLED, items, looks);
-        self.lists.shrink((HOT, hot), COLD, MOST_COOLED, items, looks);
+        self.lists.shrink((WARM, warm), COLD, MOST_COOLED, items, scan);
+        self.lists.shrink((HOT, hot), COLD, MOST_COOLED, items, scan);
     }
 
-    fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
-        self.tend(items, looks);
-        self.lists.evict_in_order(&[COLD, HOT, WARM], items, &mut 0, looks)
+    fn evict(&mut self, items: &impl Items, scan: &mut ScanBudget) -> Option<Entry> {
+        self.restore_shares(items, scan);
+        self.lists.evict_in_order(&[COLD, HOT, WARM], items, &mut 0, scan)
     }
 
     fn queues(&self, _items: &impl Items, now: u32) -> Vec<Queue> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use millpond::Keys;
-use millpond::secondary::{Brought, Kept, Pending};
+use millpond::secondary::{Brought, Pending, RetainedKey};
 
 use crate::connections::ConnectionInfo;
 use crate::mailbox::{Mailbox, Message, Token};
@@ -28,7 +28,7 @@ pub struct Bringing<'c> {
     waits: HashMap<Vec<u8>, Wait>,
     /// Keys whose items may still be on their way: those that have come are taken from its end.
     waiting: Vec<Pending>,
-    kept: Vec<Kept<'c>>,
+    kept: Vec<RetainedKey<'c>>,
     waker: Option<Waker>,
 }
 
@@ -72,8 +72,8 @@ impl<'c> Bringing<'c> {
 
     /// Brings the items of `keys`, each given once, into memory, and keeps those keys until the
     /// result is dropped: until the request is carried out. Returns `None` if some are still on
-    /// their way: the turn then ends with [`crate::turn::Next::Bring`], and [`Message::Brought`]
-    /// wakes the connection.
+    /// their way: the turn then ends with [`crate::turn::Next::AwaitItems`], and
+    /// [`Message::Brought`] wakes the connection.
     ///
     /// A key that was given up is absent, and if the request may change what it has, it is removed:
     /// what the client was told is gone does not come back.
@@ -82,13 +82,13 @@ impl<'c> Bringing<'c> {
         (shared, info): (&Shared, &ConnectionInfo),
         space: Keys<'c>,
         keys: &[Needed],
-    ) -> Option<Vec<Kept<'c>>> {
+    ) -> Option<Vec<RetainedKey<'c>>> {
         let (mut kept, mut is_pending) = (Vec::with_capacity(keys.len()), false);
         for Needed { key, is_written } in keys {
             let waited = self.waits.get(key);
             let waited_for = waited.map(|wait| std::slice::from_ref(&wait.item)).unwrap_or_default();
             match space.bring_again(key, waited_for) {
-                Brought::Kept(found) => {
+                Brought::Ready(found) => {
                     let is_lost =
                         found.item().is_none() && waited.is_some_and(|wait| wait.item.is_given_up());
                     if is_lost && *is_written {

@@ -16,14 +16,14 @@ const MAX_MILLIS: u64 = u32::MAX as u64 * 1000;
 
 /// The expiry time of an item, as the engine stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct StoredExpiry {
     /// Unix seconds; `None` is never.
     pub expires_at: Option<u32>,
     /// The client's flags.
     pub client_flags: u32,
 }
 
-impl Stamp {
+impl StoredExpiry {
     /// For an item that expires at that Unix millisecond, and had those flags. It expires in the
     /// year 2106 at the latest, and its client is then told that time.
     pub fn new(deadline: Option<u64>, flags_before: u32) -> Self {
@@ -78,7 +78,7 @@ mod tests {
         for millis in
             [1, 999, 1000, 1001, 1_700_000_000_000, 1_700_000_000_001, 1_700_000_000_999, MAX_MILLIS]
         {
-            let stamp = Stamp::new(Some(millis), 0);
+            let stamp = StoredExpiry::new(Some(millis), 0);
             assert_eq!(deadline(stamp.expires_at, stamp.client_flags), Some(millis));
             assert!(u64::from(stamp.expires_at.expect("an end")) * 1000 >= millis, "never early");
             assert_eq!(shown_flags(stamp.client_flags), 0);
@@ -87,19 +87,19 @@ mod tests {
                 assert!(!is_over(stamp.expires_at, stamp.client_flags, || millis - 1));
             }
         }
-        assert_eq!(Stamp::new(None, ROOM), Stamp { expires_at: None, client_flags: 0 });
-        let last = Stamp::new(Some(u64::MAX), 0);
+        assert_eq!(StoredExpiry::new(None, ROOM), StoredExpiry { expires_at: None, client_flags: 0 });
+        let last = StoredExpiry::new(Some(u64::MAX), 0);
         assert_eq!(
             (deadline(last.expires_at, last.client_flags), last),
-            (Some(MAX_MILLIS), Stamp::new(Some(MAX_MILLIS), 0))
+            (Some(MAX_MILLIS), StoredExpiry::new(Some(MAX_MILLIS), 0))
         );
         assert_eq!(shown_flags(ROOM), 0);
     }
 
     #[test]
     fn flags_of_other_clients_stay() {
-        let stamp = Stamp::new(Some(1_500), 7);
-        assert_eq!(stamp, Stamp { expires_at: Some(2), client_flags: 7 });
+        let stamp = StoredExpiry::new(Some(1_500), 7);
+        assert_eq!(stamp, StoredExpiry { expires_at: Some(2), client_flags: 7 });
         assert_eq!(deadline(stamp.expires_at, stamp.client_flags), Some(2_000));
         assert_eq!(shown_flags(u32::MAX), u32::MAX);
     }

@@ -4,7 +4,7 @@
 
 use std::ops::Deref;
 
-use millpond::{Found, Keys, ReadHandle};
+use millpond::{ItemRef, Keys, ReadHandle};
 
 use crate::output::{MIN_IN_PLACE_BYTES, Output};
 
@@ -85,7 +85,7 @@ impl<'i, A: Copy> Batch<'i, A> {
         space: Keys<'c>,
         output: &mut Output<ReadHandle<'c>>,
         (max_output_bytes, max_answer_bytes): (usize, usize),
-        mut answer: impl FnMut(&'i [u8], A, Option<Found<'_>>, &mut Output<ReadHandle<'c>>),
+        mut answer: impl FnMut(&'i [u8], A, Option<ItemRef<'_>>, &mut Output<ReadHandle<'c>>),
     ) -> usize {
         let keys = self.keys.get(..self.len).unwrap_or_default();
         let mut answered = 0;
@@ -117,7 +117,7 @@ impl<'i, A: Copy> Batch<'i, A> {
 /// it is sent.
 pub enum Value<'a, 'c> {
     /// In place, without a reference: for small values.
-    Shown(Found<'a>),
+    Shown(ItemRef<'a>),
     /// With a reference.
     Held(ReadHandle<'c>),
 }
@@ -128,7 +128,7 @@ impl<'a, 'c> Value<'a, 'c> {
     /// large one is sent from where it lies, and so held, as is one that is to be changed according
     /// to `hold`.
     #[inline]
-    pub fn of(found: Found<'a>, space: Keys<'c>, key: &[u8], hold: bool) -> Option<Self> {
+    pub fn of(found: ItemRef<'a>, space: Keys<'c>, key: &[u8], hold: bool) -> Option<Self> {
         // A collection has no value.
         if found.is_structured() {
             return None;

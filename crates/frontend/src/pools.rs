@@ -6,13 +6,13 @@ use config::{Classes, Config, Error, ErrorKind, PoolSettings};
 use millpond::sizing::Tuning;
 use millpond::strategy::Strategy;
 use millpond::{Cache, PoolConfig, SizeClassConfig};
-use tenancy::key_space::{Entrance, Pool};
+use tenancy::key_space::{KeySpaceGate, Pool};
 
 /// Adds a pool to the cache, whose key space is behind `gate`.
 ///
 /// # Errors
 /// [`ErrorKind::Engine`] if the cache refuses it.
-pub fn add_pool(cache: &Cache, settings: &PoolSettings, gate: Arc<Entrance>) -> Result<Arc<Pool>, Error> {
+pub fn add_pool(cache: &Cache, settings: &PoolSettings, gate: Arc<KeySpaceGate>) -> Result<Arc<Pool>, Error> {
     let id = cache.add_pool(pool_config(settings)).map_err(|e| {
         Error::with_source(ErrorKind::Engine, format!("pool {} cannot be made", settings.name), e)
     })?;

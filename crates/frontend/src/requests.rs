@@ -28,8 +28,8 @@ use base::hash::key_hash;
 use base::thread::Repeating;
 use base::{Clock, Ledger, Part, rng};
 use config::{Error, ErrorKind, Watch};
-use tenancy::Does;
-use tenancy::latency::Spoken;
+use tenancy::KeyEffect;
+use tenancy::latency::ProtocolFamily;
 pub use writer::refuse_pipe;
 use writer::{Output, Writer};
 
@@ -56,7 +56,7 @@ pub struct Asked<'a> {
     /// The name of the command.
     pub command: &'static str,
     /// The effect on the key.
-    pub does: Does,
+    pub does: KeyEffect,
     /// The key.
     pub key: &'a [u8],
     /// Bytes of the value that was received or sent, if known.
@@ -72,9 +72,9 @@ struct Entry {
     unix_nanos: u64,
     latency_nanos: u64,
     tenant: Box<str>,
-    spoken: Spoken,
+    spoken: ProtocolFamily,
     command: &'static str,
-    does: Does,
+    does: KeyEffect,
     hash: u64,
     /// The key, if keys are written as they are.
     key: Option<Box<[u8]>>,
@@ -254,7 +254,7 @@ impl RequestLog {
 
     /// Returns the notes for a turn of a connection, if requests are logged.
     #[inline]
-    pub fn notes<'a>(&'a self, worker: usize, tenant: &'a str, spoken: Spoken) -> Option<Notes<'a>> {
+    pub fn notes<'a>(&'a self, worker: usize, tenant: &'a str, spoken: ProtocolFamily) -> Option<Notes<'a>> {
         if self.highest_hash.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -284,7 +284,7 @@ pub struct Notes<'a> {
     log: &'a RequestLog,
     worker: usize,
     tenant: &'a str,
-    spoken: Spoken,
+    spoken: ProtocolFamily,
     since: u64,
 }
 

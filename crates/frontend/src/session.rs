@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use millpond::ReadHandle;
 use tenancy::Account;
-use tenancy::latency::Spoken;
+use tenancy::latency::ProtocolFamily;
 
 use crate::connections::ConnectionInfo;
 use crate::context::Context;
@@ -19,7 +19,7 @@ use crate::turn::Turn;
 /// The protocol's side of one connection.
 pub trait Session<'c>: Send {
     /// The protocol.
-    fn spoken(&self) -> Spoken;
+    fn spoken(&self) -> ProtocolFamily;
 
     /// The account charged for the connection's next turn.
     fn account(&self) -> &Arc<Account>;

@@ -11,7 +11,7 @@ use tenancy::latency::RequestLatencies;
 use tenancy::metrics::ListenerCounters;
 use tenancy::users::Entry;
 use tenancy::users::Users;
-use tenancy::{Departing, Directory, Paused, Tenant};
+use tenancy::{Directory, Draining, Paused, Tenant};
 
 use crate::access::AccessSlot;
 use crate::changing::Changing;
@@ -57,7 +57,7 @@ pub struct Shared {
     /// The access rules of the admin server.
     pub admin_access: AccessSlot,
     directory: RwLock<Arc<Directory>>,
-    departing: Mutex<Departing>,
+    departing: Mutex<Draining>,
     /// The listeners, in the order of the configuration.
     pub listeners: Vec<Arc<ListenerState>>,
     /// The workers, by number.
@@ -206,7 +206,7 @@ impl Shared {
 
     /// Returns the tenants and pools that are no longer in the directory but still have connections
     /// or memory.
-    pub fn departing(&self) -> MutexGuard<'_, Departing> {
+    pub fn departing(&self) -> MutexGuard<'_, Draining> {
         self.departing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -38,10 +38,10 @@ impl Slow {
 
 /// The log. Locked when a slow request comes, and while it is looked at.
 #[derive(Default)]
-pub struct SlowLog(Mutex<Kept>);
+pub struct SlowLog(Mutex<Entries>);
 
 #[derive(Default)]
-struct Kept {
+struct Entries {
     /// The latest last.
     entries: VecDeque<Slow>,
     next_id: u64,
@@ -89,7 +89,7 @@ impl SlowLog {
         ledger.release(Part::Fixed, freed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

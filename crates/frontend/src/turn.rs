@@ -13,24 +13,24 @@ pub enum Next {
     /// More input.
     Input,
     /// Another turn, after others had theirs.
-    Turn,
+    Again,
     /// Another turn, behind the connections whose turns are short: the last request was slow.
     Yield,
     /// Another turn, once another thread has reopened the key space's gate or has finished a write
     /// of several keys.
-    Later,
+    AwaitGate,
     /// A turn on the worker's thread for slow commands: the next command is slow.
     Slow,
     /// Another turn, once what the next request needs has been brought into memory.
-    Bring,
+    AwaitItems,
     /// A turn charged to another tenant, in which this many bytes are parsed again.
-    Elsewhere(usize),
+    SwitchTenant(usize),
     /// Another turn, once the pause of the tenant's clients (`CLIENT PAUSE`) is over.
-    Hold,
+    AwaitUnpause,
     /// A delay until this time, before which nothing is sent: a password was wrong.
     Delay(Delay),
     /// Another turn, once the output was sent.
-    Send,
+    AwaitSend,
     /// The end of the connection, once the output was sent.
     Close(Counter),
 }
@@ -48,5 +48,5 @@ pub struct Turn {
 
 impl Turn {
     /// A turn in which nothing could be done: the key space is closed for a moment.
-    pub const LATER: Self = Self { consumed: 0, answered: 0, next: Next::Later };
+    pub const AWAIT_GATE: Self = Self { consumed: 0, answered: 0, next: Next::AwaitGate };
 }

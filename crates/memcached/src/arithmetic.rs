@@ -4,7 +4,7 @@ use frontend::output::Output;
 use frontend::requests::Asked;
 use millpond::{ReadHandle, WriteHandle};
 use protocol::memcached::{ArithmeticRequest, Direction, Exptime, Reply, WireError, reply, write_u64};
-use tenancy::Does;
+use tenancy::KeyEffect;
 use tenancy::metrics::Counter;
 
 use super::commands::{Commands, ExpiresAt};
@@ -95,7 +95,7 @@ impl<'c> Commands<'_, 'c> {
         };
         self.note(&Asked {
             command: name(change.direction),
-            does: Does::Write,
+            does: KeyEffect::Write,
             key,
             value_bytes: None,
             ttl_secs: self.ttl_of_change(change, changed),

@@ -25,27 +25,27 @@ const NO_PAIR: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
 
 /// The request at the front of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Claim<'i> {
+enum AuthRequest<'i> {
     /// Not yet a whole claim.
     Partial,
     /// No claim, for this reason and in this many bytes. The client may try again.
-    None(&'static [u8], usize),
+    Invalid(&'static [u8], usize),
     /// More than a claim can be.
     TooLong,
     /// A request of HTTP.
     Http,
     /// A claim, in this many bytes.
-    Is(Said<'i>, usize),
+    Complete(Credentials<'i>, usize),
 }
 
 /// The user and password that a client sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Said<'i> {
+pub(super) struct Credentials<'i> {
     user: &'i [u8],
     password: &'i [u8],
 }
 
-impl<'i> Said<'i> {
+impl<'i> Credentials<'i> {
     /// Reads `user password`.
     pub(super) fn of(value: &'i [u8]) -> Option<Self> {
         let space = value.iter().position(|byte| *byte == b' ')?;
@@ -56,36 +56,40 @@ impl<'i> Said<'i> {
     }
 }
 
-fn claim(input: &[u8]) -> Claim<'_> {
+fn parse_auth_request(input: &[u8]) -> AuthRequest<'_> {
     let Some(end) = input.iter().take(MAX_BYTES).position(|byte| *byte == b'\n') else {
-        return if input.len() < MAX_BYTES { Claim::Partial } else { Claim::TooLong };
+        return if input.len() < MAX_BYTES { AuthRequest::Partial } else { AuthRequest::TooLong };
     };
     let line = input.get(..end).unwrap_or_default();
     let words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
     if http::is_line(words.clone()) {
-        return Claim::Http;
+        return AuthRequest::Http;
     }
     let mut words = words;
     let (name, len) = (words.next(), words.nth(3));
     let len = len.and_then(|len| std::str::from_utf8(len).ok()?.parse::<usize>().ok());
-    let Some(len) = len.filter(|_| name == Some(b"set")) else { return Claim::None(UNKNOWN, end + 1) };
+    let Some(len) = len.filter(|_| name == Some(b"set")) else {
+        return AuthRequest::Invalid(UNKNOWN, end + 1);
+    };
     if len > MAX_BYTES {
-        return Claim::TooLong;
+        return AuthRequest::TooLong;
     }
     let behind = input.get(end + 1..).unwrap_or_default();
     let (Some(value), Some(tail)) = (behind.get(..len), behind.get(len..len + 2)) else {
-        return Claim::Partial;
+        return AuthRequest::Partial;
     };
     let consumed = end + 1 + len + 2;
     if tail != b"\r\n" {
-        return Claim::None(NO_END, consumed);
+        return AuthRequest::Invalid(NO_END, consumed);
     }
-    Said::of(value).map_or(Claim::None(NO_PAIR, consumed), |said| Claim::Is(said, consumed))
+    Credentials::of(value).map_or(AuthRequest::Invalid(NO_PAIR, consumed), |credentials| {
+        AuthRequest::Complete(credentials, consumed)
+    })
 }
 
 impl<'c> Session<'c> {
     /// Answers an unauthenticated client, from which only authentication is accepted.
-    pub(super) fn ask_who(
+    pub(super) fn serve_unauthenticated(
         &mut self,
         shared: &Shared,
         input: &[u8],
@@ -97,48 +101,50 @@ impl<'c> Session<'c> {
             self.account.counters.add(Counter::RefusedNobody, 1);
             return closed(0);
         }
-        let (consumed, next) = match claim(input) {
-            Claim::Partial => return Turn { consumed: 0, answered: 0, next: Next::Input },
-            Claim::Http => {
+        let (consumed, next) = match parse_auth_request(input) {
+            AuthRequest::Partial => return Turn { consumed: 0, answered: 0, next: Next::Input },
+            AuthRequest::Http => {
                 self.account.counters.add(Counter::RefusedHttp, 1);
                 shared.warn_of_http(&self.info);
                 return closed(0);
             }
-            Claim::TooLong => {
+            AuthRequest::TooLong => {
                 self.account.counters.add(Counter::RefusedNobody, 1);
                 output.write(UNKNOWN);
                 return closed(1);
             }
-            Claim::None(answer, consumed) => {
+            AuthRequest::Invalid(answer, consumed) => {
                 self.account.counters.add(Counter::RefusedNobody, 1);
                 output.write(answer);
-                (consumed, Next::Turn)
+                (consumed, Next::Again)
             }
-            Claim::Is(said, consumed) => (consumed, self.hear(shared, said, output)),
+            AuthRequest::Complete(credentials, consumed) => {
+                (consumed, self.authenticate(shared, credentials, output))
+            }
         };
         Turn { consumed, answered: 1, next }
     }
 
     /// Answers a claim, and returns how to continue. Authenticates the client as the claimed user
     /// if the password is right.
-    pub(super) fn hear(
+    pub(super) fn authenticate(
         &mut self,
         shared: &Shared,
-        said: Said<'_>,
+        credentials: Credentials<'_>,
         output: &mut Output<ReadHandle<'c>>,
     ) -> Next {
-        let refused = match self.become_user(shared, said) {
+        let refused = match self.become_user(shared, credentials) {
             Ok(()) => {
                 self.account.counters.add(Counter::LoggedIn, 1);
                 output.write(Reply::Stored.as_bytes());
-                return Next::Turn;
+                return Next::Again;
             }
             Err(refused) => refused,
         };
         self.account.counters.add(Counter::RefusedPassword, 1);
-        shared.note_refusal(&self.info, "toplevel", ("auth", b"AUTH".to_vec()), said.user);
+        shared.note_refusal(&self.info, "toplevel", ("auth", b"AUTH".to_vec()), credentials.user);
         output.write(FAILED);
-        refused.map_or(Next::Turn, Next::Delay)
+        refused.map_or(Next::Again, Next::Delay)
     }
 
     /// Makes the connection that user's and its tenant's, if that is the password.
@@ -146,10 +152,11 @@ impl<'c> Session<'c> {
     /// # Errors
     /// When to say that it is not; nothing where it is, and there is no room for the connection
     /// with the tenant.
-    fn become_user(&mut self, shared: &Shared, said: Said<'_>) -> Result<(), Option<Delay>> {
+    fn become_user(&mut self, shared: &Shared, credentials: Credentials<'_>) -> Result<(), Option<Delay>> {
         let from = self.info.peer.ip();
         let now = shared.clock.monotonic_nanos();
-        let user = shared.users.authenticate(said.user, said.password, from, now).map_err(Some)?;
+        let user =
+            shared.users.authenticate(credentials.user, credentials.password, from, now).map_err(Some)?;
         if let Some(tenant) = shared.directory().tenant(&user.tenant) {
             let account = self.info.listener.accounts.account(tenant);
             self.info.turn(&mut self.account, account).map_err(|_| None)?;
@@ -166,12 +173,12 @@ mod tests {
 
     #[test]
     fn a_claim_is_a_set_with_two_words() {
-        let is = |user, password, consumed| Claim::Is(Said { user, password }, consumed);
-        assert_eq!(claim(b"set k 0 0 6\r\nbob pw\r\nget"), is(b"bob", b"pw", 21));
-        assert_eq!(claim(b"set k 0 0 8\r\nbob pw\r\n\r\n"), is(b"bob", b"pw", 23));
-        assert_eq!(claim(b"set k 0 0 9\r\nbob p w x\r\n"), is(b"bob", b"p w x", 24));
+        let is = |user, password, consumed| AuthRequest::Complete(Credentials { user, password }, consumed);
+        assert_eq!(parse_auth_request(b"set k 0 0 6\r\nbob pw\r\nget"), is(b"bob", b"pw", 21));
+        assert_eq!(parse_auth_request(b"set k 0 0 8\r\nbob pw\r\n\r\n"), is(b"bob", b"pw", 23));
+        assert_eq!(parse_auth_request(b"set k 0 0 9\r\nbob p w x\r\n"), is(b"bob", b"p w x", 24));
         for partial in [&b""[..], b"set k 0 0 6", b"set k 0 0 6\r\nbob p", b"set k 0 0 6\r\nbob pw\r"] {
-            assert_eq!(claim(partial), Claim::Partial, "{partial:?}");
+            assert_eq!(parse_auth_request(partial), AuthRequest::Partial, "{partial:?}");
         }
         for (none, answer, consumed) in [
             (&b"get k\r\nset"[..], UNKNOWN, 7),
@@ -180,12 +187,12 @@ mod tests {
             (b"set k 0 0 3\r\nbob\r\n", NO_PAIR, 18),
             (b"set k 0 0 6\r\nbob pwxx", NO_END, 21),
         ] {
-            assert_eq!(claim(none), Claim::None(answer, consumed), "{none:?}");
+            assert_eq!(parse_auth_request(none), AuthRequest::Invalid(answer, consumed), "{none:?}");
         }
         for too_long in [&b"set k 0 0 9999\r\n"[..], &[b'x'; 1024]] {
-            assert_eq!(claim(too_long), Claim::TooLong, "{too_long:?}");
+            assert_eq!(parse_auth_request(too_long), AuthRequest::TooLong, "{too_long:?}");
         }
-        assert_eq!(claim(b"GET / HTTP/1.1\r\n"), Claim::Http);
-        assert_eq!(claim(b"host: x\r\n"), Claim::Http);
+        assert_eq!(parse_auth_request(b"GET / HTTP/1.1\r\n"), AuthRequest::Http);
+        assert_eq!(parse_auth_request(b"host: x\r\n"), AuthRequest::Http);
     }
 }

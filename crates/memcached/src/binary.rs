@@ -16,10 +16,10 @@ use protocol::memcached::binary::{
 use protocol::memcached::{Exptime, Key, StoreCommand, StoreHeader, Tokens, WireError};
 use tenancy::metrics::Counter;
 
+use super::active_turn::ActiveTurn;
 use super::arithmetic::{self, Change, Changed};
 use super::commands::{Commands, ExpiresAt, Removed};
 use super::lookup::Answer;
-use super::round::Round;
 use super::store::{self, Stored, cas_of};
 use super::wire::VERSION;
 
@@ -63,7 +63,7 @@ impl BinaryGet {
     }
 }
 
-impl<'i> Round<'_, '_, 'i> {
+impl<'i> ActiveTurn<'_, '_, 'i> {
     /// Goes on with the request at the front of `input`. `Some` ends the turn.
     pub(super) fn binary_step(&mut self, input: &'i [u8]) -> Option<Next> {
         let parse = self.binary.parse(input);
@@ -80,7 +80,7 @@ impl<'i> Round<'_, '_, 'i> {
                 Request::Get(get) => Some(get.key),
                 request => key_of(request).flatten(),
             };
-            if let Some(next) = key.and_then(|key| self.goes_elsewhere(Some(key))) {
+            if let Some(next) = key.and_then(|key| self.switch_tenant(Some(key))) {
                 return Some(next);
             }
             let overwrites = matches!(&packet.request, Request::Store(store) if store.header.overwrites());
@@ -113,7 +113,7 @@ impl<'i> Round<'_, '_, 'i> {
     }
 
     fn binary_retrieve(&mut self, head: Head, quiet: bool, get: Get<'i>, consumed: usize) -> Option<Next> {
-        if let Some(next) = self.goes_elsewhere(Some(get.key)).or_else(|| self.make_room()) {
+        if let Some(next) = self.switch_tenant(Some(get.key)).or_else(|| self.make_room()) {
             return Some(next);
         }
         let Get { key, with_key, touch } = get;
@@ -136,7 +136,7 @@ impl<'i> Round<'_, '_, 'i> {
             Parse::Request { packet, .. } => key_of(&packet.request),
             _ => None,
         };
-        if let Some(next) = key.and_then(|key| self.goes_elsewhere(key)) {
+        if let Some(next) = key.and_then(|key| self.switch_tenant(key)) {
             return Some(next);
         }
         match parse {
@@ -292,7 +292,7 @@ const fn name_of(request: &Request<'_>) -> &'static str {
     }
 }
 
-/// As [`super::round::key_of`].
+/// As [`super::active_turn::key_of`].
 pub(super) fn key_of<'i>(request: &Request<'i>) -> Option<Option<Key<'i>>> {
     match request {
         Request::Touch { key, .. } | Request::Delete { key, .. } => Some(Some(*key)),

@@ -19,7 +19,7 @@ use protocol::memcached::{
 use tenancy::key_space::Pool;
 use tenancy::metrics::{Counter, ListenerCounters};
 use tenancy::users::User;
-use tenancy::{Does, Tenant};
+use tenancy::{KeyEffect, Tenant};
 
 use super::store::cas_of;
 use super::wire::respond;
@@ -227,7 +227,7 @@ impl<'c> Commands<'_, 'c> {
             Removed::NotFound => "not_found",
             Removed::Exists => "exists",
         };
-        let (command, does) = ("delete", Does::Remove);
+        let (command, does) = ("delete", KeyEffect::Remove);
         self.note(&Asked { command, does, key, value_bytes: None, ttl_secs: None, outcome });
         removed
     }
@@ -276,7 +276,7 @@ impl<'c> Commands<'_, 'c> {
         self.counters.add(Counter::Touches, 1);
         self.counters.add(if item.is_some() { Counter::TouchHits } else { Counter::TouchMisses }, 1);
         let outcome = if item.is_some() { "hit" } else { "miss" };
-        let (command, does, ttl_secs) = ("touch", Does::Touch, self.ttl_secs(exptime));
+        let (command, does, ttl_secs) = ("touch", KeyEffect::Touch, self.ttl_secs(exptime));
         self.note(&Asked { command, does, key, value_bytes: None, ttl_secs, outcome });
         item
     }

@@ -111,11 +111,11 @@ impl<'c> Commands<'_, 'c> {
         let mut chunks = self.settings.max_listed_chunks;
         for looked_at in 0..max_items {
             if output.len() >= self.settings.max_output_bytes {
-                return (looked_at, Some(Next::Send));
+                return (looked_at, Some(Next::AwaitSend));
             }
             let item = match dump.items.step(&mut chunks) {
                 Step::Item(item) => item,
-                Step::Later => return (looked_at, Some(Next::Turn)),
+                Step::Later => return (looked_at, Some(Next::Again)),
                 Step::End => {
                     let end = match dump.form {
                         Form::Facts => Reply::End.as_bytes(),
@@ -133,7 +133,7 @@ impl<'c> Commands<'_, 'c> {
                 });
             }
         }
-        (max_items, Some(Next::Turn))
+        (max_items, Some(Next::Again))
     }
 
     fn dump_facts<'a>(&self, item: &'a ReadHandle<'_>, class: u16) -> reply::DumpFacts<'a> {

@@ -1,12 +1,12 @@
 //! Execution of the requests that are not look-ups.
 
-use super::round::Round;
+use super::active_turn::ActiveTurn;
 use super::wire::{NO_WATCH, VERSION, respond};
 use frontend::turn::Next;
 use protocol::memcached::{Reply, Request, ShutdownMode, WireError, reply};
 use tenancy::metrics::Counter;
 
-impl Round<'_, '_, '_> {
+impl ActiveTurn<'_, '_, '_> {
     /// Acts on a request that is not gathered.
     pub(super) fn execute(&mut self, request: Request<'_>) -> Option<Next> {
         let commands = &mut self.commands;

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod active_turn;
 mod arithmetic;
 mod authentication;
 mod binary;
@@ -23,7 +24,6 @@ mod lookup;
 mod meta;
 mod permission;
 mod refused;
-mod round;
 mod stats;
 mod store;
 mod wire;
@@ -41,16 +41,16 @@ use frontend::turn::{Next, Turn};
 use millpond::ReadHandle;
 use protocol::memcached::binary::Parser as BinaryParser;
 use protocol::memcached::{Limits, Parser};
-use tenancy::latency::Spoken;
+use tenancy::latency::ProtocolFamily;
 use tenancy::metrics::Counter;
 use tenancy::users::{Identity, Users};
-use tenancy::{Account, Route, go_on};
+use tenancy::{Account, Route, note_next_account};
 
+use self::active_turn::ActiveTurn;
 use self::commands::Commands;
 use self::crawler::Dump;
 use self::incoming::Incoming;
 use self::lookup::Answer;
-use self::round::Round;
 use self::wire::Wire;
 
 /// Creates the session of a connection that is charged to `account`: a
@@ -139,7 +139,7 @@ impl<'c> Session<'c> {
             .as_deref()
             .map(|directory| Route::new(directory, own, account, &identity.user, &info.listener.accounts));
         let pool = &account.tenant.pool;
-        let Some(passed) = pool.gate.pass() else { return Turn::LATER };
+        let Some(passed) = pool.gate.pass() else { return Turn::AWAIT_GATE };
         let commands = Commands {
             shared,
             tenant: &account.tenant,
@@ -150,11 +150,11 @@ impl<'c> Session<'c> {
             settings,
             now_secs: *now_secs,
             key_buffer,
-            notes: shared.requests.notes(*worker, &account.tenant.name, Spoken::Memcached),
+            notes: shared.requests.notes(*worker, &account.tenant.name, ProtocolFamily::Memcached),
             has_details: account.tenant.details.is_on(),
             sampled,
         };
-        let mut round = Round {
+        let mut active = ActiveTurn {
             wire,
             parser,
             binary,
@@ -166,19 +166,19 @@ impl<'c> Session<'c> {
             settings,
             route,
             moves_to: None,
-            said: None,
+            credentials: None,
             input,
             output,
             batch: Batch::new(Answer::NONE),
             position: 0,
             answered: 0,
         };
-        let mut next = round.run();
-        let Round { position: consumed, answered, moves_to, said, .. } = round;
+        let mut next = active.run();
+        let ActiveTurn { position: consumed, answered, moves_to, credentials, .. } = active;
         drop(passed);
-        go_on(elsewhere, own, moves_to);
-        if let Some(said) = said {
-            next = self.hear(shared, said, output);
+        note_next_account(elsewhere, own, moves_to);
+        if let Some(credentials) = credentials {
+            next = self.authenticate(shared, credentials, output);
         }
         Turn { consumed, answered, next }
     }
@@ -196,8 +196,8 @@ impl<'c> Session<'c> {
 }
 
 impl<'c> frontend::session::Session<'c> for Session<'c> {
-    fn spoken(&self) -> Spoken {
-        Spoken::Memcached
+    fn spoken(&self) -> ProtocolFamily {
+        ProtocolFamily::Memcached
     }
 
     fn account(&self) -> &Arc<Account> {
@@ -252,10 +252,10 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
             return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
         }
         if !self.identity.is_authenticated {
-            return self.ask_who(context.shared, input, output);
+            return self.serve_unauthenticated(context.shared, input, output);
         }
         if self.bringing.is_waiting() {
-            return Turn { consumed: 0, answered: 0, next: Next::Bring };
+            return Turn { consumed: 0, answered: 0, next: Next::AwaitItems };
         }
         self.take_limits();
         self.answer(context, input, output)

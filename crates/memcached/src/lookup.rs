@@ -4,9 +4,9 @@ use frontend::deadline::shown_flags;
 use frontend::lookup::{Batch, Value};
 use frontend::output::{MIN_IN_PLACE_BYTES, Output};
 use frontend::requests::Asked;
-use millpond::{Found, ReadHandle};
+use millpond::{ItemRef, ReadHandle};
 use protocol::memcached::{Exptime, KEY_MAX_BYTES, MetaFlags, MetaRequest, Reply, reply};
-use tenancy::Does;
+use tenancy::KeyEffect;
 use tenancy::metrics::Counter;
 
 use super::binary::BinaryGet;
@@ -108,7 +108,7 @@ impl<'c> Commands<'_, 'c> {
     ) {
         let outcome = if value_bytes.is_some() { "hit" } else { "miss" };
         let ttl_secs = touch.and_then(|exptime| self.ttl_secs(exptime));
-        self.note(&Asked { command, does: Does::Read, key, value_bytes, ttl_secs, outcome });
+        self.note(&Asked { command, does: KeyEffect::Read, key, value_bytes, ttl_secs, outcome });
     }
 
     #[inline]
@@ -116,7 +116,7 @@ impl<'c> Commands<'_, 'c> {
         &mut self,
         key: &[u8],
         answer: Answer<'_>,
-        found: Option<Found<'_>>,
+        found: Option<ItemRef<'_>>,
         tally: &mut Tally,
         output: &mut Output<ReadHandle<'c>>,
     ) {

@@ -20,10 +20,10 @@ use protocol::resp::commands::Counterpart;
 use tenancy::metrics::Counter;
 use tenancy::users::User;
 
-use super::authentication::Said;
+use super::active_turn::{ActiveTurn, key_of};
+use super::authentication::Credentials;
 use super::binary::key_of as binary_key_of;
 use super::commands::Commands;
-use super::round::{Round, key_of};
 use super::wire::respond;
 
 /// The commands that all must be allowed for a request.
@@ -237,15 +237,15 @@ impl<'c> Commands<'_, 'c> {
 
     /// Returns the credentials in a `set` that is not allowed, if the `set` could be an attempt to
     /// authenticate: a client that is not authenticated may be trying to.
-    fn said<'i>(&self, request: &Request<'i>) -> Option<Said<'i>> {
+    fn credentials<'i>(&self, request: &Request<'i>) -> Option<Credentials<'i>> {
         let Request::Store(request) = request else { return None };
         let is_set = request.header.command == StoreCommand::Set && request.header.meta.is_none();
         let is_nobody = self.bound.is_some_and(|user| user.name == DEFAULT_USER);
-        if is_set && is_nobody { Said::of(request.data) } else { None }
+        if is_set && is_nobody { Credentials::of(request.data) } else { None }
     }
 }
 
-impl<'i> Round<'_, '_, 'i> {
+impl<'i> ActiveTurn<'_, '_, 'i> {
     /// Refuses a request of `consumed` bytes that the client may not make. Goes on where it may
     /// make it, or else breaks with what ends the turn, if something does.
     pub(super) fn deny(&mut self, request: &Request<'i>, consumed: usize) -> ControlFlow<Option<Next>> {
@@ -256,9 +256,9 @@ impl<'i> Round<'_, '_, 'i> {
         self.position += consumed;
         self.answered += 1;
         *self.answered_keys = 0;
-        self.said = self.commands.said(request);
-        if self.said.is_some() {
-            return ControlFlow::Break(Some(Next::Turn));
+        self.credentials = self.commands.credentials(request);
+        if self.credentials.is_some() {
+            return ControlFlow::Break(Some(Next::Again));
         }
         self.commands.answer_denied_line(is_silent(request), &denial, self.output);
         ControlFlow::Break(None)

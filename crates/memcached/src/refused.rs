@@ -1,19 +1,19 @@
 //! Input that is not a request, and values that have to be waited for.
 
-use super::round::Round;
+use super::active_turn::ActiveTurn;
 use super::wire::refusal_counter;
 use frontend::turn::{MIN_DIRECT_BYTES, Next};
 use protocol::memcached::{Parse, Refusal, StoreCommand, StoreHeader, WireError};
 use tenancy::metrics::Counter;
 
-impl<'i> Round<'_, '_, 'i> {
+impl<'i> ActiveTurn<'_, '_, 'i> {
     /// Handles a parser result that is not a whole request.
     pub(super) fn other(&mut self, parse: Parse<'i>) -> Option<Next> {
         if let Some(next) = self.answer_batch() {
             return Some(next);
         }
         if let Parse::NeedData { header, .. } | Parse::TooLarge { header, .. } = &parse
-            && let Some(next) = self.goes_elsewhere(Some(header.key))
+            && let Some(next) = self.switch_tenant(Some(header.key))
         {
             return Some(next);
         }

@@ -6,7 +6,7 @@ use millpond::{ErrorKind, ReadHandle, WriteHandle};
 use protocol::memcached::{
     Exptime, MetaFacts, MetaFlags, MetaStatus, Reply, StoreCommand, StoreHeader, WireError, reply,
 };
-use tenancy::Does;
+use tenancy::KeyEffect;
 use tenancy::metrics::Counter;
 
 use super::commands::{Commands, ExpiresAt};
@@ -295,7 +295,7 @@ impl<'c> Commands<'_, 'c> {
         let keeps_end = matches!(header.command, StoreCommand::Append | StoreCommand::Prepend);
         self.note(&Asked {
             command: name(header.command),
-            does: Does::Write,
+            does: KeyEffect::Write,
             key: header.key.wire(),
             value_bytes: Some(value_len),
             ttl_secs: if keeps_end { None } else { self.ttl_secs(header.exptime) },

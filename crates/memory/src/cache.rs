@@ -22,11 +22,11 @@ use crate::error::{Error, ErrorKind};
 use crate::fence::Fences;
 use crate::idle::list::Idle;
 use crate::keyspace::Keyspace;
-use crate::lifecycle::{Beneath, Hooks};
+use crate::lifecycle::{Hooks, LowerTier};
 use crate::maintenance::{MaintenanceStatus, MaintenanceThread};
 use crate::pool::Pool;
 use crate::pools::{FirstKeys, MAX_POOLS, PoolId, PoolRef, Pools};
-use crate::recover::{Kept, Recovered, Unclaimed};
+use crate::recover::{EngineWords, Recovered, Unclaimed};
 use crate::release::RetiredRuns;
 use crate::room::search::Room;
 use crate::share::sharing::Sharing;
@@ -65,7 +65,7 @@ pub(crate) struct Core {
     /// Made for the first fence.
     pub(crate) fences: OnceLock<Arc<Fences>>,
     /// The store beneath memory, if there is one.
-    pub(crate) beneath: OnceLock<Arc<dyn Beneath>>,
+    pub(crate) lower_tier: OnceLock<Arc<dyn LowerTier>>,
     pub(crate) chain_locks: ChainLocks,
     seed: u64,
     max_memory: u64,
@@ -78,7 +78,7 @@ pub(crate) struct Core {
     pub(crate) first_keys: FirstKeys,
     names: Mutex<HashMap<String, PoolId>>,
     /// The state that outlives the process, if any does.
-    pub(crate) kept: Option<Kept>,
+    pub(crate) kept: Option<EngineWords>,
     pub(crate) sharing: Mutex<Sharing>,
     pub(crate) unclaimed: Mutex<Unclaimed>,
     pub(crate) recovered: Mutex<Recovered>,
@@ -139,7 +139,11 @@ impl std::fmt::Debug for Cache {
 }
 
 /// The arena, and what outlives the process besides, if something does.
-fn open_arena(config: &CacheConfig, memory: u64, max_slabs: u32) -> Result<(Arena, Option<Kept>), Error> {
+fn open_arena(
+    config: &CacheConfig,
+    memory: u64,
+    max_slabs: u32,
+) -> Result<(Arena, Option<EngineWords>), Error> {
     let failed = |what: &'static str| move |error| Error::with_source(ErrorKind::System, what, error);
     let Some(folder) = &config.shared else {
         let arena = Arena::reserve(max_slabs, config.huge_pages);
@@ -147,7 +151,7 @@ fn open_arena(config: &CacheConfig, memory: u64, max_slabs: u32) -> Result<(Aren
     };
     let shared = failed("cannot open the shared cache");
     let files = Shared::open(folder).map_err(shared)?;
-    let kept = Kept::new(files.engine_words());
+    let kept = EngineWords::new(files.engine_words());
     Ok((Arena::open(files, max_slabs, memory, config.huge_pages).map_err(shared)?, Some(kept)))
 }
 
@@ -259,7 +263,7 @@ impl Cache {
                 pins: Pins::new(),
                 watch: Watch::default(),
                 fences: OnceLock::new(),
-                beneath: OnceLock::new(),
+                lower_tier: OnceLock::new(),
                 chain_locks: ChainLocks::default(),
                 seed: config.hash_seed.unwrap_or_else(rng::entropy_seed),
                 max_memory,
@@ -412,7 +416,7 @@ pub(crate) fn no_such_pool(id: PoolId) -> Error {
 }
 
 /// A key space: kept with what outlives the process, where something does.
-fn keyspace(kept: Option<&Kept>, id: u16) -> Keyspace {
+fn keyspace(kept: Option<&EngineWords>, id: u16) -> Keyspace {
     kept.map_or_else(|| Keyspace::new(id), |kept| kept.keyspace(id))
 }
 

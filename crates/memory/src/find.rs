@@ -14,14 +14,14 @@ mod watched;
 
 use std::cell::Cell;
 
-use base::pin::{Guard, Place};
+use base::pin::{Guard, Hazard};
 use slab::item::Acquired;
 use slab::{Item, ItemPtr, SlabInfo};
 
 use crate::cache::{Cache, Core};
 use crate::class::{Class, HITS, fingerprint};
 use crate::config::Expiry;
-use crate::handle::{Found, ReadHandle, View};
+use crate::handle::{ItemRef, ReadHandle, View};
 use crate::keyspace::Keyspace;
 use crate::lifecycle::RemovalCause;
 use crate::pools::{PoolId, Scope};
@@ -84,7 +84,7 @@ impl Cache {
     /// [`Keys::find_with`] in the key space of the pool that was added first: for caches with one
     /// pool, or whose pools share their keys.
     #[inline]
-    pub fn find_with<R>(&self, key: &[u8], seen: impl FnOnce(Found<'_>) -> R) -> Option<R> {
+    pub fn find_with<R>(&self, key: &[u8], seen: impl FnOnce(ItemRef<'_>) -> R) -> Option<R> {
         self.first_keys().find_with(key, seen)
     }
 
@@ -172,7 +172,7 @@ impl<'c> Keys<'c> {
     /// until `seen` returns. A look-up within `seen` takes a reference to its item, as a thread can
     /// protect only one item at a time.
     #[inline]
-    pub fn find_with<R>(self, key: &[u8], seen: impl FnOnce(Found<'_>) -> R) -> Option<R> {
+    pub fn find_with<R>(self, key: &[u8], seen: impl FnOnce(ItemRef<'_>) -> R) -> Option<R> {
         let core = self.cache.core();
         let space = self.space();
         let hash = core.hash(space, key);
@@ -188,23 +188,23 @@ impl<'c> Keys<'c> {
         self,
         space: &Keyspace,
         (hash, key): (u64, &[u8]),
-        seen: impl FnOnce(Found<'_>) -> R,
+        seen: impl FnOnce(ItemRef<'_>) -> R,
     ) -> Option<R> {
         let core = self.cache.core();
         let Some(guard) = core.pins.guard() else {
             return self.find_hashed(hash, key).map(|found| seen(found.found()));
         };
         let pinned = guard.pin();
-        let found = self.protect(hash, key, guard.place());
+        let found = self.protect(hash, key, guard.hazard());
         drop(pinned);
         self.show(space, (hash, key), found, guard, seen)
     }
 
     /// Calls `seen` for each of `keys`, in order, with the key's position and its item, or `None`
     /// on a miss. Counts as [`Self::find_with`] does, but waits for memory once for up to 16 keys.
-    pub fn find_many_with(self, keys: &[&[u8]], mut seen: impl FnMut(usize, Option<Found<'_>>)) {
+    pub fn find_many_with(self, keys: &[&[u8]], mut seen: impl FnMut(usize, Option<ItemRef<'_>>)) {
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
-            let seen = |i, found: Option<Found<'_>>| seen(chunk * BATCH + i, found);
+            let seen = |i, found: Option<ItemRef<'_>>| seen(chunk * BATCH + i, found);
             if self.cache.core().watch.is_on() {
                 self.find_batch_watched(keys, seen);
             } else {
@@ -216,7 +216,7 @@ impl<'c> Keys<'c> {
 
     /// Looks up at most [`BATCH`] keys. Calls `seen` for each, with its position, hash and item.
     #[inline]
-    fn find_batch(self, keys: &[&[u8]], mut seen: impl FnMut(usize, u64, Option<Found<'_>>)) {
+    fn find_batch(self, keys: &[&[u8]], mut seen: impl FnMut(usize, u64, Option<ItemRef<'_>>)) {
         let core = self.cache.core();
         let mut hashes = [0_u64; BATCH];
         let pinned = core.pins.pin();
@@ -321,11 +321,11 @@ impl<'c> Keys<'c> {
 
     /// Finds the item and protects it. The caller has pinned.
     #[inline]
-    fn protect(self, hash: u64, key: &[u8], place: Place<'_>) -> Option<(ItemPtr, Item<'c>, SlabInfo)> {
+    fn protect(self, hash: u64, key: &[u8], hazard: Hazard<'_>) -> Option<(ItemPtr, Item<'c>, SlabInfo)> {
         let core = self.cache.core();
         core.index.find(hash, move |ptr| {
             let (item, info) = core.arena.item(ptr);
-            place.protect(ptr.to_bits());
+            hazard.protect(ptr.to_bits());
             // SAFETY: the item is protected, and then seen to be in the index (invariant 5 of
             // `slab::item`).
             let ours = info.keyspace == self.scope.keyspace()
@@ -345,7 +345,7 @@ impl<'c> Keys<'c> {
         (hash, key): (u64, &[u8]),
         found: Option<(ItemPtr, Item<'c>, SlabInfo)>,
         guard: Guard<'_>,
-        seen: impl FnOnce(Found<'_>) -> R,
+        seen: impl FnOnce(ItemRef<'_>) -> R,
     ) -> Option<R> {
         let core = self.cache.core();
         let Some((ptr, item, info)) = found else {
@@ -366,7 +366,7 @@ impl<'c> Keys<'c> {
         unsafe { self.count_hit(hash, item, info) };
         // SAFETY: the item is protected until `guard` is dropped (invariant 1 of `handle`), and
         // `seen` cannot keep what it is shown.
-        let result = seen(Found(unsafe { View::new(core, item, ptr) }));
+        let result = seen(ItemRef(unsafe { View::new(core, item, ptr) }));
         drop(guard);
         Some(result)
     }

@@ -17,7 +17,7 @@ use crate::cache::Core;
 use crate::class::{Class, REAPED};
 use crate::lifecycle::RemovalCause;
 use crate::pool::Pool;
-use crate::upkeep::{FlushWalk, Place, set};
+use crate::upkeep::{FlushCursor, FlushWalk, set};
 
 /// Work of one round, in chunks looked at: some 50 ms.
 const WORK_PER_ROUND: u64 = 1 << 20;
@@ -66,7 +66,7 @@ impl Core {
     }
 
     /// Goes on with the walk of a pool, or begins one. Returns how much work it was.
-    fn walk_over_flushed(&self, pool: &Pool, place: &mut Place) -> u64 {
+    fn walk_over_flushed(&self, pool: &Pool, place: &mut FlushCursor) -> u64 {
         // Not less than it was to who began the walk.
         let before = self.flushed_until(pool);
         if place.latest < before {
@@ -113,7 +113,7 @@ impl Core {
 
     /// Takes out the flushed ones of the next [`STEP`] chunks of a class, or of fewer if they have
     /// many links. Returns how much work it was, and whether there are no more.
-    fn take_out_some_flushed(&self, class: &Class, place: &mut Place, before: u32) -> (u64, bool) {
+    fn take_out_some_flushed(&self, class: &Class, place: &mut FlushCursor, before: u32) -> (u64, bool) {
         let (mut looked, mut links, mut is_end, mut flushed) = (0, 0, false, Vec::new());
         let mut inner = class.inner.lock();
         while looked < STEP && links < MOST_LINKS {
@@ -152,14 +152,14 @@ impl FlushWalk {
     }
 
     /// Ends a walk over all classes: another one follows if it found any.
-    fn end_walk(&self, place: &mut Place) {
+    fn end_walk(&self, place: &mut FlushCursor) {
         let latest = place.latest;
         if place.found || self.has_come.load(Ordering::Acquire) {
             let rounds = (2 * place.rounds).clamp(1, MOST_ROUNDS);
-            *place = Place { latest, rounds, pause: rounds - 1, ..Place::default() };
+            *place = FlushCursor { latest, rounds, pause: rounds - 1, ..FlushCursor::default() };
         } else {
             self.done.fetch_max(place.before, Ordering::AcqRel);
-            *place = Place { latest, ..Place::default() };
+            *place = FlushCursor { latest, ..FlushCursor::default() };
         }
     }
 

@@ -86,7 +86,7 @@ fn gathered<'a>(whole: &'a Whole, core: &Core, ptr: ItemPtr) -> &'a [u8] {
     })
 }
 
-/// The questions that can be asked of an item, for [`ReadHandle`] and [`Found`] alike. `$view` is
+/// The questions that can be asked of an item, for [`ReadHandle`] and [`ItemRef`] alike. `$view` is
 /// the [`View`].
 macro_rules! item_questions {
     ($view:tt) => {
@@ -219,13 +219,13 @@ macro_rules! item_questions {
 
 /// An item that was found, for as long as [`crate::Keys::find_with`] shows it.
 #[derive(Clone, Copy)]
-pub struct Found<'a>(pub(crate) View<'a>);
+pub struct ItemRef<'a>(pub(crate) View<'a>);
 
-impl Found<'_> {
+impl ItemRef<'_> {
     item_questions!(0);
 
     /// The value, whole: one that is long is copied together when it is first asked for. What a
-    /// [`crate::Lifecycle`] is shown of a long value is empty: see [`crate::Departed::pieces`].
+    /// [`crate::Lifecycle`] is shown of a long value is empty: see [`crate::RemovedItem::pieces`].
     #[inline]
     pub fn value(&self) -> &[u8] {
         self.0.value()
@@ -242,7 +242,7 @@ impl Found<'_> {
     }
 }
 
-impl Deref for Found<'_> {
+impl Deref for ItemRef<'_> {
     type Target = [u8];
 
     #[inline]
@@ -251,9 +251,9 @@ impl Deref for Found<'_> {
     }
 }
 
-impl std::fmt::Debug for Found<'_> {
+impl std::fmt::Debug for ItemRef<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        show(f, "Found", self.key(), self.0.len())
+        show(f, "ItemRef", self.key(), self.0.len())
     }
 }
 
@@ -300,8 +300,8 @@ impl<'c> ReadHandle<'c> {
         (self.view.core, self.view.ptr)
     }
 
-    pub(crate) fn found(&self) -> Found<'_> {
-        Found(View { whole: Some(&self.whole), ..self.view })
+    pub(crate) fn found(&self) -> ItemRef<'_> {
+        ItemRef(View { whole: Some(&self.whole), ..self.view })
     }
 
     /// Returns whether the item lies in the cache of `core`. A pointer to an item of another cache
@@ -434,9 +434,9 @@ impl<'c> WriteHandle<'c> {
         self.core
     }
 
-    pub(crate) fn found(&self) -> Found<'_> {
+    pub(crate) fn found(&self) -> ItemRef<'_> {
         // SAFETY: the handle holds a reference (invariant 3), and `&self` keeps `value_mut` away.
-        Found(unsafe { View::new(self.core, self.item, self.ptr) })
+        ItemRef(unsafe { View::new(self.core, self.item, self.ptr) })
     }
 
     pub(crate) fn parts(&self) -> (&'c Core, ItemPtr) {

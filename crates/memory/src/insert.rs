@@ -279,7 +279,7 @@ impl Core {
             }
             if !self.strikes(Plant::PutLeavesBeneath) {
                 let key = (info.keyspace, new.hash(), new.key());
-                self.erase_beneath(&mut guard, Some(new.ptr()), key);
+                self.erase_lower(&mut guard, Some(new.ptr()), key);
             }
             // The old item is unlinked only after the slot points to the new one: a reader that
             // fails to acquire the old one retries, and finds the new one. If another thread is
@@ -542,12 +542,12 @@ impl Core {
 mod tests {
     use std::sync::Arc;
 
-    use crate::{ByteSize, Cache, CacheConfig, Found, ItemOptions, Lifecycle, PoolConfig};
+    use crate::{ByteSize, Cache, CacheConfig, ItemOptions, ItemRef, Lifecycle, PoolConfig};
 
     struct KeepsEven;
 
     impl Lifecycle for KeepsEven {
-        fn may_evict(&self, item: Found<'_>) -> bool {
+        fn may_evict(&self, item: ItemRef<'_>) -> bool {
             item.key()[0] % 2 == 1
         }
     }

@@ -30,16 +30,16 @@ impl Cache {
     /// # Errors
     /// [`crate::ErrorKind::NoSuchPool`].
     pub fn items(&self, pool: PoolId) -> Result<Items<'_>, Error> {
-        self.items_from(pool, Place::START)
+        self.items_from(pool, Cursor::START)
     }
 
-    /// The items of a pool from where another walk was ([`Items::place`]), in this process. Nothing
-    /// is kept for a walk that nobody goes on with. What [`Cache::items`] says of one walk holds of
-    /// all its parts together.
+    /// The items of a pool from the cursor of another walk ([`Items::cursor`]) of this process.
+    /// Nothing is kept for a walk that is not continued. What [`Cache::items`] says of one walk
+    /// holds of all its parts together.
     ///
     /// # Errors
     /// As there.
-    pub fn items_from(&self, pool: PoolId, place: Place) -> Result<Items<'_>, Error> {
+    pub fn items_from(&self, pool: PoolId, place: Cursor) -> Result<Items<'_>, Error> {
         let core = self.core();
         let keyspace = core.pool(pool)?.keyspace;
         Ok(Items {
@@ -57,11 +57,11 @@ impl Cache {
     }
 }
 
-/// The place of a walk: see [`Items::place`].
+/// The position of a walk: see [`Items::cursor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place(u64);
+pub struct Cursor(u64);
 
-impl Place {
+impl Cursor {
     /// Before everything.
     pub const START: Self = Self(0);
 
@@ -195,13 +195,13 @@ impl<'c> Items<'c> {
 
     /// Returns the place of the walk, for [`Cache::items_from`]: before the item that
     /// [`Self::step`] would give next. `None`: it is over.
-    pub fn place(&self) -> Option<Place> {
+    pub fn cursor(&self) -> Option<Cursor> {
         if let Some(next) = self.held.front() {
-            return Some(Place::new(self.class, next.ptr()));
+            return Some(Cursor::new(self.class, next.ptr()));
         }
         match self.runs.last() {
-            Some(run) => Some(Place::new(self.class, run.chunk(self.next_chunk))),
-            None => self.next_class.map(|class| Place::new(class, self.first)),
+            Some(run) => Some(Cursor::new(self.class, run.chunk(self.next_chunk))),
+            None => self.next_class.map(|class| Cursor::new(class, self.first)),
         }
     }
 

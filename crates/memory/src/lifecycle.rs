@@ -12,7 +12,7 @@ use slab::ItemPtr;
 use crate::cache::Core;
 use crate::chain::{LinkHandle, Links};
 use crate::class::{Class, EVICTIONS, EXPIRED, REMOVED, REPLACED};
-use crate::handle::{Found, View};
+use crate::handle::{ItemRef, View};
 use crate::large::Pieces;
 use crate::long_lock::{Alone, CALLS_HOOK};
 
@@ -60,12 +60,14 @@ impl RemovalCause {
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU64, Ordering};
-/// use millpond::{Cache, CacheConfig, Departed, ItemOptions, Lifecycle, PoolConfig, RemovalCause};
+/// use millpond::{
+///     Cache, CacheConfig, ItemOptions, Lifecycle, PoolConfig, RemovalCause, RemovedItem,
+/// };
 ///
 /// #[derive(Default)]
 /// struct Count(AtomicU64);
 /// impl Lifecycle for Count {
-///     fn on_destroy(&self, item: Departed<'_>, cause: RemovalCause) {
+///     fn on_destroy(&self, item: RemovedItem<'_>, cause: RemovalCause) {
 ///         assert_eq!((item.key(), cause), (&b"k"[..], RemovalCause::Removed));
 ///         self.0.fetch_add(1, Ordering::Relaxed);
 ///     }
@@ -93,19 +95,19 @@ pub trait Lifecycle: Send + Sync {
     ///
     /// Called with locks of the engine held, and often: it must return at once, and must not use
     /// the cache. It may be asked about an item that is evicted only later, or never. Default: yes.
-    fn may_evict(&self, item: Found<'_>) -> bool {
+    fn may_evict(&self, item: ItemRef<'_>) -> bool {
         let _ = item;
         true
     }
 
     /// The item has left the index: nobody will find it any more. Handles of it may be held still.
-    fn on_remove(&self, item: Departed<'_>, cause: RemovalCause) {
+    fn on_remove(&self, item: RemovedItem<'_>, cause: RemovalCause) {
         let _ = (item, cause);
     }
 
     /// Nobody holds the item any more; its memory will be used again. What the item owns elsewhere
     /// – a file, a connection, a count – can be given up here.
-    fn on_destroy(&self, item: Departed<'_>, cause: RemovalCause) {
+    fn on_destroy(&self, item: RemovedItem<'_>, cause: RemovalCause) {
         let _ = (item, cause);
     }
 }
@@ -118,13 +120,13 @@ impl std::fmt::Debug for dyn Lifecycle {
 
 /// A store beneath memory, as the engine sees it: `secondary` is one. Called with the bucket of the
 /// key locked, but for [`Self::insert`] and [`Self::keeps`].
-pub(crate) trait Beneath: std::any::Any + Send + Sync {
+pub(crate) trait LowerTier: std::any::Any + Send + Sync {
     /// The key was written.
     fn erase(&self, key: SecondaryKey<'_>);
     /// Returns a ticket if it takes the item of the key, whose slot is about to be cleared.
     fn admit(&self, key: SecondaryKey<'_>) -> Option<u64>;
     /// Takes an item whose key it has admitted, by its ticket.
-    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departed<'_>);
+    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: RemovedItem<'_>);
     /// Returns whether the items of keys with this fingerprint are not to be evicted now. May be
     /// called with the lock of a class held.
     fn keeps(&self, fingerprint: u32) -> bool;
@@ -143,13 +145,13 @@ pub struct SecondaryKey<'k> {
 
 /// An item that has left its cache, for as long as a [`Lifecycle`] is shown it.
 #[derive(Clone, Copy)]
-pub struct Departed<'a> {
-    found: Found<'a>,
+pub struct RemovedItem<'a> {
+    found: ItemRef<'a>,
     core: &'a Core,
     ptr: ItemPtr,
 }
 
-impl<'a> Departed<'a> {
+impl<'a> RemovedItem<'a> {
     /// The item's place.
     pub(crate) fn place(&self) -> (&'a Core, ItemPtr) {
         (self.core, self.ptr)
@@ -173,15 +175,15 @@ impl<'a> Departed<'a> {
     }
 }
 
-impl<'a> Deref for Departed<'a> {
-    type Target = Found<'a>;
+impl<'a> Deref for RemovedItem<'a> {
+    type Target = ItemRef<'a>;
 
-    fn deref(&self) -> &Found<'a> {
+    fn deref(&self) -> &ItemRef<'a> {
         &self.found
     }
 }
 
-impl std::fmt::Debug for Departed<'_> {
+impl std::fmt::Debug for RemovedItem<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.found.fmt(f)
     }
@@ -224,10 +226,10 @@ impl Core {
 
     /// # Safety
     /// As for [`View::new`].
-    pub(crate) unsafe fn departed(&self, ptr: ItemPtr) -> Departed<'_> {
+    pub(crate) unsafe fn departed(&self, ptr: ItemPtr) -> RemovedItem<'_> {
         let item = self.arena.item(ptr).0;
         // SAFETY: the caller meets the duties of `View::new` (invariant 1 of `handle`).
-        Departed { found: Found(unsafe { View::new(self, item, ptr) }), core: self, ptr }
+        RemovedItem { found: ItemRef(unsafe { View::new(self, item, ptr) }), core: self, ptr }
     }
 
     /// Returns whether an item of a class with these hooks may be evicted: its key is not kept, and
@@ -250,7 +252,7 @@ impl Core {
         let item = self.arena.item(ptr).0;
         // SAFETY: the caller meets the duties of `key` while the hook is shown the item (invariant
         // 1 of `handle`).
-        let found = Found(unsafe { View::with_locks(self, item, ptr) });
+        let found = ItemRef(unsafe { View::with_locks(self, item, ptr) });
         told(|| hooks.user.may_evict(found)).unwrap_or(true)
     }
 
@@ -288,6 +290,8 @@ impl Core {
     /// [`Self::depart`].
     #[inline]
     pub(crate) fn wants_finish(&self, class: &Class, ptr: ItemPtr) -> bool {
-        class.hooks.is_some() || self.beneath.get().is_some() || self.arena.item(ptr).0.state().is_chained()
+        class.hooks.is_some()
+            || self.lower_tier.get().is_some()
+            || self.arena.item(ptr).0.state().is_chained()
     }
 }

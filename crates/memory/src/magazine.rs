@@ -214,7 +214,7 @@ impl Core {
             }
         }
         let Inner { chunks, policy, .. } = inner;
-        policy.tend(&View::new(self, chunks));
+        policy.restore_shares(&View::new(self, chunks));
         for ptr in &magazine.freed {
             inner.dequeue(self, *ptr);
         }
@@ -246,8 +246,8 @@ impl Core {
         class.retired.append(&self.pins, &mut magazine.freed);
         magazine.settle(&self.ledger);
         let target = class.retired.target();
-        if class.retired.level() > 2 * target {
-            let spare = class.retired.take_out(&self.pins, target);
+        if class.retired.count() > 2 * target {
+            let spare = class.retired.scan_and_take(&self.pins, target);
             let mut inner = class.inner.lock();
             spare.into_iter().for_each(|ptr| inner.free(self, ptr));
             class.note_vacant(self, &inner);
@@ -304,7 +304,7 @@ impl Core {
     /// have lost its processor, and with a thousand threads does not have it again for a second;
     /// what it has gathered is folded later.
     pub(crate) fn fold_idle_magazines(&self, class: &Class) -> Folded {
-        let mut folded = Folded { chunks: class.retired.level(), is_complete: true };
+        let mut folded = Folded { chunks: class.retired.count(), is_complete: true };
         for magazine in class.magazines.all() {
             match magazine.try_lock() {
                 Some(mut magazine) => folded.chunks += self.fold_magazine(class, &mut magazine),
@@ -357,7 +357,7 @@ impl Core {
 
     /// Gives the chunks of the retire list that nobody reads any more back to the class.
     fn drain_retire_list(&self, class: &Class) {
-        let unread = class.retired.take_out(&self.pins, 0);
+        let unread = class.retired.scan_and_take(&self.pins, 0);
         let mut inner = class.inner.lock();
         unread.into_iter().for_each(|ptr| inner.free(self, ptr));
         class.note_vacant(self, &inner);

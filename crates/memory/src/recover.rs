@@ -31,7 +31,7 @@ mod chains;
 mod left;
 
 pub use left::Recovered;
-pub(crate) use left::{Kept, Unclaimed, flush_word, name_hash};
+pub(crate) use left::{EngineWords, Unclaimed, flush_word, name_hash};
 
 use std::sync::atomic::Ordering;
 

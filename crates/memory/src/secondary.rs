@@ -15,10 +15,10 @@
 //!    write, or refused by the fence of its [`Request`], which was made before it was fetched.
 //! 3. A brought item is held until those who waited for it have let go of it ([`Pending`]), so that
 //!    it is not evicted again before they have seen it.
-//! 4. While a key is kept ([`Kept`]), no item of it is claimed for eviction: neither the present
-//!    one nor any that takes its place. So what an operation finds in memory is all that there is.
-//!    (An item is displaced without that if an entry of the index has no other place; it is lost
-//!    then, as in a cache without another beneath.)
+//! 4. While a key is retained ([`RetainedKey`]), no item of it is claimed for eviction: neither the
+//!    present one nor any that takes its place. So what an operation finds in memory is all that
+//!    there is. (An item is displaced without that if an entry of the index has no other place; it
+//!    is lost then, as in a cache without another beneath.)
 //! 5. A request that ends in vain says that the key has no item, as long as its fence holds: it was
 //!    the only one of the key, and was begun when memory had no item of the key and the fence was
 //!    made. Otherwise it says nothing, and who waited asks again.
@@ -37,17 +37,17 @@ use std::time::Duration;
 use base::Part;
 use parking_lot::Mutex;
 
-pub use bring::{Brought, Kept, Pending, Request};
+pub use bring::{Brought, Pending, Request, RetainedKey};
 pub use image::ItemImage;
-pub use outgoing::{Departing, OutgoingHandle};
+pub use outgoing::{DemotedItem, OutgoingHandle};
 
 use crate::cache::{Cache, Core};
 use crate::config::CacheConfig;
 use crate::error::Error;
 pub use crate::lifecycle::SecondaryKey;
-use crate::lifecycle::{Beneath, Departed};
+use crate::lifecycle::{LowerTier, RemovedItem};
 use bring::Flights;
-use keeps::Keeps;
+use keeps::RetainedKeys;
 use outgoing::Outgoing;
 
 /// A cache beneath memory ([`Cache::over`]): on flash, on another machine, or
@@ -59,7 +59,7 @@ use outgoing::Outgoing;
 /// ```
 /// use std::collections::HashMap;
 /// use std::sync::{Arc, Mutex};
-/// use millpond::secondary::{Departing, ItemImage, Request, SecondaryCache, SecondaryKey};
+/// use millpond::secondary::{DemotedItem, ItemImage, Request, SecondaryCache, SecondaryKey};
 /// use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
 ///
 /// /// Keeps all that is evicted, in a map. One on flash would take its time in `fetch`.
@@ -72,7 +72,7 @@ use outgoing::Outgoing;
 ///         items.insert((key.space, key.bytes.to_vec()), (*tickets, None));
 ///         Some(*tickets)
 ///     }
-///     fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departing<'_>) {
+///     fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: DemotedItem<'_>) {
 ///         // Unless the key was written since.
 ///         let (_, items) = &mut *self.0.lock().unwrap();
 ///         if let Some(place) = items.get_mut(&(key.space, key.bytes.to_vec()))
@@ -115,7 +115,7 @@ pub trait SecondaryCache: Send + Sync {
     /// Stores an item that was admitted with this ticket, unless the key was admitted again or
     /// erased since. May be called while the engine takes memory from one class for another: must
     /// not use the cache, answer requests, drop an [`OutgoingHandle`] or wait.
-    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departing<'_>);
+    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: DemotedItem<'_>);
 
     /// Erases a key that was written, including an admission whose item has not arrived yet. Called
     /// for each write, even of a key that was never admitted, with a lock of the engine held. Must
@@ -150,11 +150,11 @@ impl std::fmt::Debug for dyn SecondaryCache {
 struct Secondary {
     cache: Arc<dyn SecondaryCache>,
     flights: Mutex<Flights>,
-    keeps: Keeps,
+    keeps: RetainedKeys,
     outgoing: Outgoing,
 }
 
-impl Beneath for Secondary {
+impl LowerTier for Secondary {
     fn erase(&self, key: SecondaryKey<'_>) {
         self.cache.erase(key);
     }
@@ -163,8 +163,8 @@ impl Beneath for Secondary {
         self.cache.admit(key)
     }
 
-    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departed<'_>) {
-        self.cache.insert(key, ticket, Departing::new(item, &self.outgoing));
+    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: RemovedItem<'_>) {
+        self.cache.insert(key, ticket, DemotedItem::new(item, &self.outgoing));
     }
 
     fn keeps(&self, fingerprint: u32) -> bool {
@@ -175,7 +175,7 @@ impl Beneath for Secondary {
 impl Secondary {
     /// The one that is beneath a cache.
     fn of(core: &Core) -> Option<&Self> {
-        let beneath: &dyn Any = &**core.beneath.get()?;
+        let beneath: &dyn Any = &**core.lower_tier.get()?;
         beneath.downcast_ref()
     }
 }
@@ -190,15 +190,15 @@ impl Cache {
     pub fn over(config: CacheConfig, secondary: Arc<dyn SecondaryCache>) -> Result<Self, Error> {
         let cache = Self::new(config)?;
         let core = cache.core();
-        core.ledger.charge(Part::Fixed, Keeps::BYTES + Outgoing::BYTES);
+        core.ledger.charge(Part::Fixed, RetainedKeys::BYTES + Outgoing::BYTES);
         let beneath = Secondary {
             cache: secondary,
             flights: Mutex::default(),
-            keeps: Keeps::default(),
+            keeps: RetainedKeys::default(),
             outgoing: Outgoing::default(),
         };
         // Nobody else has the cache yet.
-        let _ = core.beneath.set(Arc::new(beneath));
+        let _ = core.lower_tier.set(Arc::new(beneath));
         Ok(cache)
     }
 
@@ -213,6 +213,6 @@ impl Cache {
     #[inline]
     #[doc(hidden)]
     pub fn has_secondary(&self) -> bool {
-        self.core().beneath.get().is_some()
+        self.core().lower_tier.get().is_some()
     }
 }

@@ -14,7 +14,7 @@ use crate::cache::Cache;
 use crate::config::ItemOptions;
 use crate::error::Error;
 use crate::find::Keys;
-use crate::handle::{Found, ReadHandle, WriteHandle};
+use crate::handle::{ItemRef, ReadHandle, WriteHandle};
 use crate::pools::PoolId;
 
 /// A handle of an item, which may have a tail.
@@ -23,7 +23,7 @@ pub trait Tailed {
     fn tail(&self) -> Option<&[AtomicU32]>;
 }
 
-impl Tailed for Found<'_> {
+impl Tailed for ItemRef<'_> {
     #[inline]
     fn tail(&self) -> Option<&[AtomicU32]> {
         self.words()

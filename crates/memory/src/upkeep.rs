@@ -74,12 +74,12 @@ pub(crate) struct FlushWalk {
     pub(crate) done: AtomicU32,
     /// True if a flushed item is at a new place, which the walk may have passed.
     pub(crate) has_come: AtomicBool,
-    pub(crate) place: Mutex<Place>,
+    pub(crate) place: Mutex<FlushCursor>,
 }
 
 /// The place of such a walk.
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct FlushCursor {
     /// The latest flush. It is walked for at once.
     pub(crate) latest: u32,
     /// The flush that the walk began with. 0: none is under way.
@@ -97,7 +97,7 @@ pub(crate) struct Place {
 
 /// The work of a round of maintenance for a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Round {
+pub(crate) struct DueWork {
     /// Bring queues and the bill up to date.
     pub(crate) folds: bool,
     /// Ask the rebalancer.
@@ -145,7 +145,7 @@ impl Upkeep {
     }
 
     /// Returns what is to be done in this round.
-    pub(crate) fn begin_round(&self) -> Round {
+    pub(crate) fn begin_round(&self) -> DueWork {
         let folds = take(&self.worked);
         if folds && !self.waits_for_failures.load(Ordering::Relaxed) {
             self.rounds.store(ROUNDS, Ordering::Relaxed);
@@ -154,7 +154,7 @@ impl Upkeep {
         if rounds > 0 {
             self.rounds.store(rounds - 1, Ordering::Relaxed);
         }
-        Round { folds, rebalances: take(&self.failed) || rounds > 0 }
+        DueWork { folds, rebalances: take(&self.failed) || rounds > 0 }
     }
 
     /// Classes may have another policy than the pool.
@@ -220,7 +220,7 @@ mod tests {
         for id in [unused, lasting, expiring] {
             let pool = core.pool(id).expect("it is there");
             let upkeep = &pool.upkeep;
-            assert_eq!(upkeep.begin_round(), Round { folds: false, rebalances: false });
+            assert_eq!(upkeep.begin_round(), DueWork { folds: false, rebalances: false });
             assert!(
                 !upkeep.take_tuning() && !upkeep.take_conversion() && !upkeep.take_due(now),
                 "{}",
@@ -283,15 +283,15 @@ mod tests {
         let upkeep = Upkeep::new();
         upkeep.set_waits_for_failures(false);
         upkeep.note_work();
-        assert_eq!(upkeep.begin_round(), Round { folds: true, rebalances: true });
+        assert_eq!(upkeep.begin_round(), DueWork { folds: true, rebalances: true });
         let more = (0..100).take_while(|_| upkeep.begin_round().rebalances).count();
         assert_eq!(more as u32, ROUNDS - 1);
-        assert_eq!(upkeep.begin_round(), Round { folds: false, rebalances: false });
+        assert_eq!(upkeep.begin_round(), DueWork { folds: false, rebalances: false });
         upkeep.set_waits_for_failures(true);
         upkeep.note_work();
-        assert_eq!(upkeep.begin_round(), Round { folds: true, rebalances: false });
+        assert_eq!(upkeep.begin_round(), DueWork { folds: true, rebalances: false });
         upkeep.note_failure();
-        assert_eq!(upkeep.begin_round(), Round { folds: false, rebalances: true });
+        assert_eq!(upkeep.begin_round(), DueWork { folds: false, rebalances: true });
         assert!(!upkeep.begin_round().rebalances);
     }
 }

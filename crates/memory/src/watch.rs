@@ -34,7 +34,7 @@ use slab::ItemPtr;
 
 use crate::cache::{Cache, Core};
 use crate::error::Error;
-use crate::handle::{Found, View};
+use crate::handle::{ItemRef, View};
 use crate::lifecycle::RemovalCause;
 use crate::pools::PoolId;
 use latency::Histogram;
@@ -344,7 +344,7 @@ impl Core {
     /// Notes for the curve of its pool that an item was inserted. In the shared key space, one
     /// whose key was absent stands for the find before that found nothing.
     #[cold]
-    pub(crate) fn note_insertion(&self, hash: u64, new: Found<'_>, replaced: bool) {
+    pub(crate) fn note_insertion(&self, hash: u64, new: ItemRef<'_>, replaced: bool) {
         if let Some(pool) = self.pools.get(new.pool()) {
             let is_miss = pool.keyspace == 0 && !replaced;
             let kind = if is_miss { Kind::Read } else { Kind::Write };
@@ -373,7 +373,7 @@ impl Core {
         &self,
         wanted: Wanted,
         (key, hash): (&[u8], u64),
-        found: Option<Found<'_>>,
+        found: Option<ItemRef<'_>>,
         own: Option<PoolId>,
     ) {
         if wanted.what & HOT != 0
@@ -402,7 +402,7 @@ impl Core {
     /// Records what happened to an item, if its key is sampled, and reports it as a change, if it
     /// is one and the key is followed.
     #[inline]
-    pub(crate) fn note(&self, kind: EventKind, hash: u64, found: Found<'_>) {
+    pub(crate) fn note(&self, kind: EventKind, hash: u64, found: ItemRef<'_>) {
         match kind {
             EventKind::Allocate | EventKind::Find => {}
             EventKind::Evict | EventKind::Expire => {
@@ -419,7 +419,7 @@ impl Core {
     }
 
     #[cold]
-    pub(crate) fn record_found(&self, kind: EventKind, result: EventResult, found: Found<'_>) {
+    pub(crate) fn record_found(&self, kind: EventKind, result: EventResult, found: ItemRef<'_>) {
         self.record(Event {
             kind,
             result,
@@ -463,7 +463,7 @@ impl Core {
         if self.watch.samples(hash) {
             // SAFETY: the caller meets the duties of `key` while the item is shown (invariant 1 of
             // `handle`).
-            let found = Found(unsafe { View::new(self, self.arena.item(ptr).0, ptr) });
+            let found = ItemRef(unsafe { View::new(self, self.arena.item(ptr).0, ptr) });
             self.record_found(EventKind::Evict, EventResult::Done, found);
         }
     }
@@ -476,6 +476,6 @@ impl Core {
     pub(crate) unsafe fn note_item(&self, kind: EventKind, hash: u64, ptr: ItemPtr) {
         // SAFETY: the caller meets the duties of `key` while the item is shown (invariant 1 of
         // `handle`).
-        self.note(kind, hash, Found(unsafe { View::new(self, self.arena.item(ptr).0, ptr) }));
+        self.note(kind, hash, ItemRef(unsafe { View::new(self, self.arena.item(ptr).0, ptr) }));
     }
 }

@@ -53,11 +53,11 @@ pub use load::{
 };
 #[doc(inline)]
 pub use memory::{
-    AttachedPool, ByteSize, Cache, CacheConfig, CacheStats, ClassStats, Clock, Departed, Error, ErrorKind,
-    Expiry, Fence, Found, Held, ItemOptions, ItemTag, Items, Keys, Ledger, Lifecycle, Link, LinkHandle,
+    AttachedPool, ByteSize, Cache, CacheConfig, CacheStats, ClassStats, Clock, Cursor, Error, ErrorKind,
+    Expiry, Fence, Held, ItemOptions, ItemRef, ItemTag, Items, Keys, Ledger, Lifecycle, Link, LinkHandle,
     Links, MAX_KEY_BYTES, MAX_VALUE_BYTES, MaintenanceStatus, MaintenanceThread, OwnedHandle, Part, Piece,
-    Pieces, Place, PolicyKind, PoolConfig, PoolId, PoolRemoval, PoolStats, QueueStats, ReadHandle,
-    ReadOnlyCache, Reclaimed, Recovered, RemovalCause, Seen, SizeClassConfig, Snapshot, Step, Tuned,
+    Pieces, PolicyKind, PoolConfig, PoolId, PoolRemoval, PoolStats, QueueStats, ReadHandle, ReadOnlyCache,
+    Reclaimed, Recovered, RemovalCause, RemovedItem, Seen, SizeClassConfig, Snapshot, Step, Tuned,
     ValueWriter, Walked, WeakCache, WriteHandle, secondary, sizing, strategy, watch,
 };
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millpond::strategy::{HitsPerSlab, Strategy};
 use millpond::{
-    ByteSize, Cache, CacheConfig, Clock, ErrorKind, Expiry, ItemOptions, ItemTag, Part, Place, PolicyKind,
+    ByteSize, Cache, CacheConfig, Clock, Cursor, ErrorKind, Expiry, ItemOptions, ItemTag, Part, PolicyKind,
     PoolConfig, PoolId, SizeClassConfig, Step,
 };
 
@@ -784,18 +784,18 @@ fn a_walk_is_gone_on_with_from_where_it_was() {
         let len = i as usize % 5 * 100;
         cache.put(cache.allocate(pool, &i.to_le_bytes(), len, &ItemOptions::default()).expect("room"));
     }
-    let (mut place, mut met) = (Some(Place::START), Vec::new());
+    let (mut place, mut met) = (Some(Cursor::START), Vec::new());
     while let Some(from) = place {
         let number = from.to_number();
-        let mut items = cache.items_from(pool, Place::from_number(number)).expect("a pool");
+        let mut items = cache.items_from(pool, Cursor::from_number(number)).expect("a pool");
         met.extend(items.by_ref().take(7).map(|item| item.key().to_vec()));
-        place = items.place();
+        place = items.cursor();
         assert!(place.is_none_or(|place| place > from), "it goes on");
     }
     let all = met.len();
     met.sort();
     met.dedup();
     assert_eq!((all, met.len()), (2_000, 2_000), "every item once");
-    let last = cache.items_from(pool, Place::from_number(u64::MAX)).expect("a pool");
+    let last = cache.items_from(pool, Cursor::from_number(u64::MAX)).expect("a pool");
     assert_eq!(last.count(), 0, "any number is a place");
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use base::rng::{RngExt, SeededRng, seeded};
 use millpond::watch::{CurveConfig, HotKeysConfig};
 use millpond::{
-    ByteSize, Cache, CacheConfig, Clock, Departed, ErrorKind, Expiry, Found, ItemOptions, Lifecycle,
-    PolicyKind, PoolConfig, PoolId, ReadHandle, RemovalCause,
+    ByteSize, Cache, CacheConfig, Clock, ErrorKind, Expiry, ItemOptions, ItemRef, Lifecycle, PolicyKind,
+    PoolConfig, PoolId, ReadHandle, RemovalCause, RemovedItem,
 };
 
 /// The calls of the hooks for each item: values are serial numbers.
@@ -27,19 +27,19 @@ fn serial(value: &[u8]) -> u64 {
 }
 
 impl Lifecycle for Told {
-    fn may_evict(&self, item: Found<'_>) -> bool {
+    fn may_evict(&self, item: ItemRef<'_>) -> bool {
         if item.user_bits() == 1 {
             self.kept.fetch_add(1, Ordering::Relaxed);
         }
         item.user_bits() != 1
     }
 
-    fn on_remove(&self, item: Departed<'_>, cause: RemovalCause) {
+    fn on_remove(&self, item: RemovedItem<'_>, cause: RemovalCause) {
         assert!(!item.is_current());
         assert_eq!(self.removed.lock().expect("whole").insert(serial(&item), cause), None, "told twice");
     }
 
-    fn on_destroy(&self, item: Departed<'_>, cause: RemovalCause) {
+    fn on_destroy(&self, item: RemovedItem<'_>, cause: RemovalCause) {
         let removed = self.removed.lock().expect("whole").get(&serial(&item)).copied();
         assert_eq!(removed, Some(cause), "first it leaves, then it ends");
         self.links.fetch_add(item.links().count() as u64, Ordering::Relaxed);
@@ -177,11 +177,11 @@ struct Busy {
 }
 
 impl Lifecycle for Busy {
-    fn on_remove(&self, item: Departed<'_>, cause: RemovalCause) {
+    fn on_remove(&self, item: RemovedItem<'_>, cause: RemovalCause) {
         self.told.on_remove(item, cause);
     }
 
-    fn on_destroy(&self, item: Departed<'_>, cause: RemovalCause) {
+    fn on_destroy(&self, item: RemovedItem<'_>, cause: RemovalCause) {
         self.told.on_destroy(item, cause);
         let cache = self.cache.lock().expect("whole").clone();
         let Some((cache, pool)) = cache.filter(|_| serial(&item).is_multiple_of(64)) else { return };
@@ -276,7 +276,7 @@ struct Curious {
 }
 
 impl Lifecycle for Curious {
-    fn may_evict(&self, item: Found<'_>) -> bool {
+    fn may_evict(&self, item: ItemRef<'_>) -> bool {
         let is_told = format!("{item:?}").contains("value_len") && item.whole_len() == item.value().len();
         self.long.fetch_add(u64::from(is_told && item.is_long()), Ordering::Relaxed);
         self.unpublished.fetch_add(u64::from(item.key() == b"unpublished"), Ordering::Relaxed);
@@ -343,7 +343,7 @@ struct Switches {
 }
 
 impl Lifecycle for Switches {
-    fn on_remove(&self, _: Departed<'_>, cause: RemovalCause) {
+    fn on_remove(&self, _: RemovedItem<'_>, cause: RemovalCause) {
         let Some((cache, pool)) = self.cache.get() else { return };
         // What it evicts itself calls no further.
         if cause == RemovalCause::Evicted && self.times.fetch_add(1, Ordering::Relaxed) < 10 {

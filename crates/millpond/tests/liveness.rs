@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use millpond::{
-    ByteSize, Cache, CacheConfig, Expiry, Found, ItemOptions, Lifecycle, Part, PoolConfig, PoolId, ReadHandle,
+    ByteSize, Cache, CacheConfig, Expiry, ItemOptions, ItemRef, Lifecycle, Part, PoolConfig, PoolId,
+    ReadHandle,
 };
 
 /// Keeps all items.
@@ -12,7 +13,7 @@ use millpond::{
 struct KeepsAll;
 
 impl Lifecycle for KeepsAll {
-    fn may_evict(&self, _: Found<'_>) -> bool {
+    fn may_evict(&self, _: ItemRef<'_>) -> bool {
         false
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::hash::mix64;
 use millpond::strategy::{OptimizerConfig, Strategy, TailAge};
 use millpond::{
-    ByteSize, Cache, CacheConfig, Clock, ErrorKind, Found, ItemOptions, Lifecycle, PolicyKind, PoolConfig,
+    ByteSize, Cache, CacheConfig, Clock, ErrorKind, ItemOptions, ItemRef, Lifecycle, PolicyKind, PoolConfig,
     PoolId, SizeClassConfig,
 };
 use proptest::prelude::*;
@@ -461,7 +461,7 @@ proptest! {
 struct Keeps;
 
 impl Lifecycle for Keeps {
-    fn may_evict(&self, _: Found<'_>) -> bool {
+    fn may_evict(&self, _: ItemRef<'_>) -> bool {
         false
     }
 }

@@ -6,9 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use millpond::negative::{NegativeCache, NegativeConfig};
 use millpond::structured::{Collection, CollectionKind, Edit, Map};
 use millpond::{
-    ByteSize, Cache, CacheConfig, Clock, Departed, ErrorKind, Expiry, Found, ItemOptions, Lifecycle, Link,
-    LoadError, LoadOptions, Loaded, Loader, Origin, PolicyKind, PoolConfig, PoolId, ReadHandle, RemovalCause,
-    Step,
+    ByteSize, Cache, CacheConfig, Clock, ErrorKind, Expiry, ItemOptions, ItemRef, Lifecycle, Link, LoadError,
+    LoadOptions, Loaded, Loader, Origin, PolicyKind, PoolConfig, PoolId, ReadHandle, RemovalCause,
+    RemovedItem, Step,
 };
 
 const CHAINABLE: ItemOptions = ItemOptions {
@@ -232,7 +232,7 @@ fn a_walk_that_was_begun_ends_with_its_pool() {
         put(&cache, holder, &i.to_le_bytes(), b'H');
     }
     assert_eq!(holder.number(), removed.number());
-    assert!(walk.next().is_none() && walk.place().is_none());
+    assert!(walk.next().is_none() && walk.cursor().is_none());
     assert_eq!(cache.items(holder).expect("it is there").count(), 1_000);
 }
 
@@ -286,7 +286,7 @@ fn readers_of_a_tenant_see_no_other_while_tenants_come_and_go() {
 struct Uses(std::sync::OnceLock<Cache>);
 
 impl Lifecycle for Uses {
-    fn on_destroy(&self, _item: Departed<'_>, _cause: RemovalCause) {
+    fn on_destroy(&self, _item: RemovedItem<'_>, _cause: RemovalCause) {
         if let Some(cache) = self.0.get() {
             assert!(cache.find(b"none").is_none());
         }
@@ -425,15 +425,15 @@ impl Panics {
 }
 
 impl Lifecycle for Panics {
-    fn may_evict(&self, _item: Found<'_>) -> bool {
+    fn may_evict(&self, _item: ItemRef<'_>) -> bool {
         self.panic()
     }
 
-    fn on_remove(&self, _item: Departed<'_>, _cause: RemovalCause) {
+    fn on_remove(&self, _item: RemovedItem<'_>, _cause: RemovalCause) {
         self.panic()
     }
 
-    fn on_destroy(&self, _item: Departed<'_>, _cause: RemovalCause) {
+    fn on_destroy(&self, _item: RemovedItem<'_>, _cause: RemovalCause) {
         self.panic()
     }
 }

@@ -21,8 +21,8 @@ use std::time::Duration;
 use base::hash::mix64;
 use millpond::structured::{Array, Map, OrderedMap, StructureOptions};
 use millpond::{
-    ByteSize, Cache, CacheConfig, Clock, Departed, ErrorKind, Expiry, ItemOptions, Lifecycle, PoolConfig,
-    PoolId, RemovalCause,
+    ByteSize, Cache, CacheConfig, Clock, ErrorKind, Expiry, ItemOptions, Lifecycle, PoolConfig, PoolId,
+    RemovalCause, RemovedItem,
 };
 
 fn cache_of(mib: u64, clock: &Clock) -> (Cache, PoolId) {
@@ -367,7 +367,7 @@ struct Meddler {
 }
 
 impl Lifecycle for Meddler {
-    fn on_remove(&self, item: Departed<'_>, cause: RemovalCause) {
+    fn on_remove(&self, item: RemovedItem<'_>, cause: RemovalCause) {
         assert_eq!((item.key(), cause), (&b"map"[..], RemovalCause::Replaced));
         let map = self.map.lock().expect("no panic").clone();
         if let Some(map) = map {

@@ -10,7 +10,7 @@ use super::client::Client;
 use super::notes::Told;
 use super::writer::{Failure, Outcome, Writer};
 use frontend::connections::ConnectionInfo;
-use frontend::deadline::{Stamp, deadline, is_over};
+use frontend::deadline::{StoredExpiry, deadline, is_over};
 use frontend::lookup::TAGGED_FROM_BYTES;
 use frontend::output::Output;
 use frontend::requests::Notes;
@@ -210,12 +210,17 @@ impl<'c> Commands<'_, 'c> {
     }
 
     /// An item that nobody sees yet, with room for a value of `len` bytes.
-    pub(super) fn allocate(&self, key: &[u8], len: usize, stamp: Stamp) -> Result<WriteHandle<'c>, Failure> {
+    pub(super) fn allocate(
+        &self,
+        key: &[u8],
+        len: usize,
+        stamp: StoredExpiry,
+    ) -> Result<WriteHandle<'c>, Failure> {
         if len > self.settings.resp.max_kept_bulk_bytes {
             self.counters.add(Counter::RefusedSize, 1);
             return Err(Failure::TOO_LONG);
         }
-        let Stamp { expires_at, client_flags } = stamp;
+        let StoredExpiry { expires_at, client_flags } = stamp;
         let tag = || ItemTag { cas: self.shared.next_cas(), client_flags };
         let options = ItemOptions {
             expiry: expires_at.map_or(Expiry::Never, Expiry::At),
@@ -237,7 +242,7 @@ impl<'c> Commands<'_, 'c> {
         &self,
         key: &[u8],
         pieces: &[&[u8]],
-        stamp: Stamp,
+        stamp: StoredExpiry,
     ) -> Result<WriteHandle<'c>, Failure> {
         let len = pieces.iter().map(|piece| piece.len()).sum();
         let mut item = self.allocate(key, len, stamp)?;
@@ -355,6 +360,9 @@ pub(super) fn flags_of(item: &ReadHandle<'_>) -> u32 {
 }
 
 /// The expiry time and flags of `old`, for the item that replaces it.
-pub(super) fn stamp_of(old: Option<&ReadHandle<'_>>) -> Stamp {
-    old.map_or(Stamp::new(None, 0), |old| Stamp { expires_at: old.expires_at(), client_flags: flags_of(old) })
+pub(super) fn stamp_of(old: Option<&ReadHandle<'_>>) -> StoredExpiry {
+    old.map_or(StoredExpiry::new(None, 0), |old| StoredExpiry {
+        expires_at: old.expires_at(),
+        client_flags: flags_of(old),
+    })
 }

@@ -3,7 +3,7 @@
 
 use frontend::bringing::Needed;
 use frontend::turn::Next;
-use millpond::secondary::Kept;
+use millpond::secondary::RetainedKey;
 use protocol::http;
 use protocol::resp::commands::{
     BadSubcommand, Command, Connection, Cost, Generic, Isolation, Spec, Transactions,
@@ -11,14 +11,14 @@ use protocol::resp::commands::{
 use protocol::resp::reply;
 use tenancy::metrics::Counter;
 
+use super::active_turn::{ActiveTurn, Done};
 use super::client::Replies;
 use super::introspect;
 use super::listing::Walk;
-use super::round::{Done, Round};
 use super::transaction::for_each_request;
 use super::writer::Failure;
 
-impl<'c, 'i> Round<'_, 'c, 'i> {
+impl<'c, 'i> ActiveTurn<'_, 'c, 'i> {
     /// Looks the command up, checks it, and carries it out or keeps it for later.
     pub(super) fn execute(&mut self, args: &[&[u8]]) -> Done {
         let name = args.first().copied().unwrap_or_default();
@@ -88,7 +88,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
     /// Brings the items of a command's keys into memory, for EXEC those of all commands that were
     /// queued, for SORT those that its patterns name. Keeps them there as long as the result is
     /// held; `None`: some are on their way.
-    fn bring(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Option<Vec<Kept<'c>>> {
+    fn bring(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Option<Vec<RetainedKey<'c>>> {
         let place = (self.commands.shared, &**self.commands.info);
         let space = self.commands.keys();
         let keys = self.keys_to_bring(spec, args);

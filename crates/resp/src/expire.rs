@@ -1,6 +1,6 @@
 //! Expiration of keys: `EXPIRE`, `TTL`, `PERSIST` and their relatives.
 
-use frontend::deadline::Stamp;
+use frontend::deadline::StoredExpiry;
 use millpond::ReadHandle;
 
 use super::arguments::{End, Unit, arg, integer, is};
@@ -75,7 +75,7 @@ impl<'c> Commands<'_, 'c> {
             match u64::try_from(end).ok().filter(|end| *end > now) {
                 None => Ok(Change::Remove(true)),
                 Some(end) => {
-                    let stamp = Stamp::new(Some(end), flags_of(old));
+                    let stamp = StoredExpiry::new(Some(end), flags_of(old));
                     Ok(Change::Put(self.item_of(key, &[old], stamp)?, true))
                 }
             }
@@ -91,7 +91,7 @@ impl<'c> Commands<'_, 'c> {
             let Some(old) = old.filter(|old| old.expires_at().is_some()) else {
                 return Ok(Change::Leave(false));
             };
-            let stamp = Stamp::new(None, flags_of(old));
+            let stamp = StoredExpiry::new(None, flags_of(old));
             Ok(Change::Put(self.item_of(key, &[old], stamp)?, true))
         };
         w.truth(self.change_either(key, of_collection, of_string)?);

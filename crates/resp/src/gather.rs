@@ -8,7 +8,7 @@ use frontend::turn::Next;
 use protocol::resp::commands::{Command, Str, number};
 use protocol::resp::reply;
 
-use super::round::Round;
+use super::active_turn::ActiveTurn;
 use super::several::Whole;
 use super::slow::MOST_ARGS;
 use super::writer::{Failure, Writer};
@@ -26,7 +26,7 @@ pub(super) struct Answer {
     pub(super) is_last: bool,
 }
 
-impl<'i> Round<'_, '_, 'i> {
+impl<'i> ActiveTurn<'_, '_, 'i> {
     /// Gathers the keys of a `GET`, or of an `MGET` of this many.
     pub(super) fn gather(&mut self, input: &'i [u8], consumed: usize, array: Option<u32>) -> Option<Next> {
         if self.hands_over() && self.parser.arg_count() > MOST_ARGS {
@@ -98,7 +98,7 @@ impl<'i> Round<'_, '_, 'i> {
         }
         *self.answered_keys = index;
         self.parser.restart();
-        Some(Next::Turn)
+        Some(Next::Again)
     }
 
     /// Answers the lookups that were gathered. Where the output gets too large meanwhile, the turn
@@ -171,7 +171,7 @@ impl<'i> Round<'_, '_, 'i> {
                 self.position = position;
             }
             self.parser.restart();
-            return Some(Next::Send);
+            return Some(Next::AwaitSend);
         }
         self.batch.clear();
         None

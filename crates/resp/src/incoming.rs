@@ -6,11 +6,11 @@
 use millpond::WriteHandle;
 use protocol::resp::PendingBulk;
 
+use super::active_turn::{ActiveTurn, Done};
 use super::client::Replies;
-use super::round::{Done, Round};
 use super::set::{NewValue, Setter};
 use super::writer::{Failure, Writer};
-use frontend::deadline::{ROOM, Stamp};
+use frontend::deadline::{ROOM, StoredExpiry};
 use frontend::turn::{MIN_DIRECT_BYTES, Next};
 use protocol::resp::commands::Spec;
 
@@ -63,7 +63,7 @@ impl Incoming<'_> {
     }
 }
 
-impl<'i> Round<'_, '_, 'i> {
+impl<'i> ActiveTurn<'_, '_, 'i> {
     /// Returns whether a large value at the front must wait for the end of the pause of the
     /// tenant's clients.
     pub(super) fn must_wait_with_value(&self) -> bool {
@@ -101,7 +101,7 @@ impl<'i> Round<'_, '_, 'i> {
         if self.moves_to.is_some() {
             return false;
         }
-        let stamp = Stamp { expires_at: None, client_flags: ROOM };
+        let stamp = StoredExpiry { expires_at: None, client_flags: ROOM };
         let item = self.commands.allocate(key, len, stamp);
         *self.incoming = Some(Incoming { spec, setter, before, item, value_len: len, filled: 0 });
         self.parser.leave_pending();

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod acl;
+mod active_turn;
 mod arguments;
 mod bits;
 mod client;
@@ -38,7 +39,6 @@ mod numbers;
 mod object;
 mod pause;
 mod pubsub;
-mod round;
 mod server;
 mod session;
 mod set;

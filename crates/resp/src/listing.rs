@@ -4,7 +4,7 @@
 //! `SCAN` does a part of a walk and tells the client where the next begins; nothing is kept for it.
 
 use base::rng;
-use millpond::{Items, Place, ReadHandle, Step};
+use millpond::{Cursor, Items, ReadHandle, Step};
 use protocol::resp::reply;
 
 use super::arguments::{arg, integer, is};
@@ -146,11 +146,11 @@ impl<'c> Commands<'_, 'c> {
         let (wanted, place) = match walk {
             Walk::Keys => {
                 let found = Found { pattern: arg(args, 1).to_vec(), replies: Vec::new(), count: 0 };
-                (Wanted::Keys(found), Place::START)
+                (Wanted::Keys(found), Cursor::START)
             }
             Walk::Scan => self.scan(args)?,
-            Walk::DbSize => (Wanted::Count(0), Place::START),
-            Walk::RandomKey => (Wanted::Any { seen: 0, chosen: Vec::new() }, Place::START),
+            Walk::DbSize => (Wanted::Count(0), Cursor::START),
+            Walk::RandomKey => (Wanted::Any { seen: 0, chosen: Vec::new() }, Cursor::START),
         };
         let items = self.shared.cache.items_from(self.pool.id, place).map_err(Failure::from)?;
         Ok(Listing { items, wanted, number: walk.number(), said: slow::shortened(args), nanos: 0 })
@@ -246,7 +246,7 @@ impl<'c> Commands<'_, 'c> {
                     return true;
                 }
                 (Wanted::Part { found, .. }, None) => {
-                    let next = listing.items.place().map_or(0, |place| place.to_number() + 1);
+                    let next = listing.items.cursor().map_or(0, |place| place.to_number() + 1);
                     w.array(2);
                     w.bulk(next.to_string().as_bytes());
                     found.send(w);
@@ -291,7 +291,7 @@ impl<'c> Commands<'_, 'c> {
     }
 
     /// Parses the filter of a `SCAN` and the place where it begins.
-    fn scan(&self, args: &[&[u8]]) -> Result<(Wanted, Place), Failure> {
+    fn scan(&self, args: &[&[u8]]) -> Result<(Wanted, Cursor), Failure> {
         let cursor = cursor(arg(args, 1)).ok_or(Failure::new("ERR invalid cursor"))?;
         let (mut pattern, mut count, mut wanted_type) = (None, 10_usize, None);
         let mut rest = args.get(2..).unwrap_or_default();
@@ -315,7 +315,7 @@ impl<'c> Commands<'_, 'c> {
         let pattern = pattern.unwrap_or_else(|| b"*".to_vec());
         let found = Found { pattern, replies: Vec::new(), count: 0 };
         let wanted = Wanted::Part { found, wanted_type, left, chunks: MAX_SCANNED_CHUNKS };
-        Ok((wanted, Place::from_number(cursor.saturating_sub(1))))
+        Ok((wanted, Cursor::from_number(cursor.saturating_sub(1))))
     }
 }
 

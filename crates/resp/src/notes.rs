@@ -4,7 +4,7 @@
 use super::arguments::End;
 use super::commands::Commands;
 use super::set::Setter;
-use tenancy::Does;
+use tenancy::KeyEffect;
 
 use frontend::requests::Asked;
 use frontend::telemetry::Step;
@@ -57,7 +57,7 @@ impl Commands<'_, '_> {
     pub(super) fn note_read(&self, command: &'static str, key: &[u8], value_bytes: Option<usize>) {
         if let Some(notes) = &self.notes {
             let outcome = if value_bytes.is_some() { "hit" } else { "miss" };
-            notes.note(&Asked { command, does: Does::Read, key, value_bytes, ttl_secs: None, outcome });
+            notes.note(&Asked { command, does: KeyEffect::Read, key, value_bytes, ttl_secs: None, outcome });
         }
     }
 
@@ -87,7 +87,7 @@ impl Commands<'_, '_> {
         for (nth, place) in spec.guarded_places(args).into_iter().enumerate() {
             let Some(key) = args.get(place).filter(|key| !key.is_empty()) else { continue };
             let (command, does) = (spec.name, does(spec, nth, args));
-            let known = value_bytes.or(told.value_bytes).filter(|_| does != Does::Remove);
+            let known = value_bytes.or(told.value_bytes).filter(|_| does != KeyEffect::Remove);
             let value_bytes = known.or_else(|| Some(args.get(value_place(spec.command, place)?)?.len()));
             notes.note(&Asked { command, does, key, value_bytes, ttl_secs, outcome });
         }
@@ -138,17 +138,17 @@ const fn value_place(command: Command, key: usize) -> Option<usize> {
 }
 
 /// Returns the effect of a command on its `nth` key.
-fn does(spec: &Spec, nth: usize, args: &[&[u8]]) -> Does {
+fn does(spec: &Spec, nth: usize, args: &[&[u8]]) -> KeyEffect {
     use Generic as G;
     match spec.command {
-        Command::Generic(G::Del | G::Unlink) | Command::Str(Str::GetDel) => Does::Remove,
-        Command::Generic(G::Rename | G::RenameNx) if nth == 0 => Does::Remove,
+        Command::Generic(G::Del | G::Unlink) | Command::Str(Str::GetDel) => KeyEffect::Remove,
+        Command::Generic(G::Rename | G::RenameNx) if nth == 0 => KeyEffect::Remove,
         Command::Generic(G::Touch | G::Expire | G::PExpire | G::ExpireAt | G::PExpireAt | G::Persist) => {
-            Does::Touch
+            KeyEffect::Touch
         }
         // Its value is read, and stays.
-        Command::Str(Str::GetEx) => Does::Read,
-        _ if spec.access(nth, args).1 => Does::Write,
-        _ => Does::Read,
+        Command::Str(Str::GetEx) => KeyEffect::Read,
+        _ if spec.access(nth, args).1 => KeyEffect::Write,
+        _ => KeyEffect::Read,
     }
 }

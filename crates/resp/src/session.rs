@@ -12,17 +12,17 @@ use frontend::settings::Settings;
 use frontend::turn::{Next, Turn};
 use millpond::ReadHandle;
 use protocol::resp::{Limits, Parser};
-use tenancy::latency::{ONE_IN, Spoken};
+use tenancy::latency::{ONE_IN, ProtocolFamily};
 use tenancy::metrics::Counter;
 use tenancy::users::{Identity, Users};
-use tenancy::{Account, go_on};
+use tenancy::{Account, note_next_account};
 
+use super::active_turn::ActiveTurn;
 use super::client::Client;
 use super::commands::Commands;
 use super::gather::Answer;
 use super::incoming::Incoming;
 use super::listing::Listing;
-use super::round::Round;
 use super::timing::Gathered;
 
 /// The longest argument of an unauthenticated client, as in Redis.
@@ -101,8 +101,8 @@ impl<'c> Session<'c> {
 }
 
 impl<'c> frontend::session::Session<'c> for Session<'c> {
-    fn spoken(&self) -> Spoken {
-        Spoken::Resp
+    fn spoken(&self) -> ProtocolFamily {
+        ProtocolFamily::Resp
     }
 
     fn account(&self) -> &Arc<Account> {
@@ -179,7 +179,7 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
             return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
         }
         if self.bringing.is_waiting() {
-            return Turn { consumed: 0, answered: 0, next: Next::Bring };
+            return Turn { consumed: 0, answered: 0, next: Next::AwaitItems };
         }
         let Self {
             parser,
@@ -199,7 +199,7 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
         let account = elsewhere.as_ref().unwrap_or(&own);
         let directory = info.listener.by_prefix.then(|| shared.directory());
         let pool = &*account.tenant.pool;
-        let Some(passed) = pool.gate.pass() else { return Turn::LATER };
+        let Some(passed) = pool.gate.pass() else { return Turn::AWAIT_GATE };
         let commands = Commands {
             shared,
             settings,
@@ -214,7 +214,7 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
             identity,
             client,
             now: Cell::new(None),
-            notes: shared.requests.notes(*worker, &account.tenant.name, Spoken::Resp),
+            notes: shared.requests.notes(*worker, &account.tenant.name, ProtocolFamily::Resp),
             told: Cell::default(),
             is_timed: settings.times_commands() || turns.is_multiple_of(ONE_IN) || sampled.is_some(),
             untimed: Cell::new(None),
@@ -224,7 +224,7 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
         let batch = Batch::new(Answer { array: None, is_single: true, is_last: true });
         let began = settings.max_turn_nanos.map(|_| shared.clock.monotonic_nanos());
         #[rustfmt::skip]
-        let round = Round {
+        let active = ActiveTurn {
             parser, answered_keys, incoming, listing, bringing, commands, input, output, batch, began,
             passed: Some(passed),
             gathered: Gathered::default(),
@@ -235,11 +235,11 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
             is_slow_thread: *is_slow_thread,
             is_verbose: false,
         };
-        let (turn, moves_to) = round.carry_out(info.id);
+        let (turn, moves_to) = active.carry_out(info.id);
         if client.transaction.is_some() || info.figures.queued() >= 0 {
             info.figures.note_queued(client.queued());
         }
-        go_on(elsewhere, home, moves_to);
+        note_next_account(elsewhere, home, moves_to);
         turn
     }
 }

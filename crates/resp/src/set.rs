@@ -1,6 +1,6 @@
 //! `SET` and its relatives, and the commands that read a value and do something to its key.
 
-use frontend::deadline::{Stamp, shown_flags};
+use frontend::deadline::{StoredExpiry, shown_flags};
 use frontend::lookup::Value;
 use millpond::{ReadHandle, WriteHandle};
 use protocol::resp::commands::{Command, Str};
@@ -218,18 +218,22 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    fn stamp(&self, end: End, old: Option<&ReadHandle<'_>>) -> Stamp {
+    fn stamp(&self, end: End, old: Option<&ReadHandle<'_>>) -> StoredExpiry {
         match end {
             End::Keep if old.is_some_and(ReadHandle::is_structured) => {
-                Stamp::new(old.and_then(|old| self.deadline_of(old).flatten()), 0)
+                StoredExpiry::new(old.and_then(|old| self.deadline_of(old).flatten()), 0)
             }
             End::Keep => {
                 let kept = stamp_of(old);
                 // Flags are of the value that goes.
-                if shown_flags(kept.client_flags) == 0 { kept } else { Stamp { client_flags: 0, ..kept } }
+                if shown_flags(kept.client_flags) == 0 {
+                    kept
+                } else {
+                    StoredExpiry { client_flags: 0, ..kept }
+                }
             }
-            End::Never => Stamp::new(None, 0),
-            End::At(millis) => Stamp::new(Some(millis), 0),
+            End::Never => StoredExpiry::new(None, 0),
+            End::At(millis) => StoredExpiry::new(Some(millis), 0),
         }
     }
 
@@ -238,7 +242,7 @@ impl<'c> Commands<'_, 'c> {
         &self,
         key: &[u8],
         value: &mut NewValue<'_, 'c>,
-        stamp: Stamp,
+        stamp: StoredExpiry,
     ) -> Result<WriteHandle<'c>, Failure> {
         match value {
             NewValue::Bytes(bytes) => self.item_of(key, &[bytes], stamp),
@@ -293,7 +297,7 @@ impl<'c> Commands<'_, 'c> {
             End::At(millis) => Some(millis),
             _ => None,
         };
-        let copy = self.item_of(key, &[item], Stamp::new(millis, flags_of(item)))?;
+        let copy = self.item_of(key, &[item], StoredExpiry::new(millis, flags_of(item)))?;
         let is_placed = self.place(key, Some(item), copy).is_ok();
         self.counters.add(Counter::Stored, u64::from(is_placed));
         Ok(is_placed)

@@ -5,11 +5,11 @@
 //! (`limits.max_output_buffer_bytes`) are the exception: they are answered part by part, and each
 //! part is of one moment.
 
-use super::round::{Done, Round};
+use super::active_turn::{ActiveTurn, Done};
 use frontend::output::End;
 use frontend::turn::Next;
 use protocol::resp::commands::Spec;
-use tenancy::several::Seen;
+use tenancy::multi_key::ReadMark;
 
 /// Keys that are looked up in one turn, whatever a turn may have else.
 const TOGETHER: usize = 1_024;
@@ -19,13 +19,13 @@ const TRIES: usize = 16;
 /// An `MGET` that is being gathered, as it began.
 #[derive(Clone, Copy)]
 pub(super) struct Whole {
-    seen: Seen,
+    seen: ReadMark,
     end: End,
     answered: usize,
     tries: usize,
 }
 
-impl<'i> Round<'_, '_, 'i> {
+impl<'i> ActiveTurn<'_, '_, 'i> {
     /// Carries out a command that writes several keys.
     pub(super) fn write_several(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Done {
         // A thread that others preempt would let them wait for too long.
@@ -65,7 +65,7 @@ impl<'i> Round<'_, '_, 'i> {
         }
         let Some(seen) = self.commands.pool.gate.several.look() else {
             self.parser.restart();
-            return Err(Next::Later);
+            return Err(Next::AwaitGate);
         };
         Ok(Some(Whole { seen, end: self.output.end(), answered: self.answered, tries: 0 }))
     }
@@ -90,7 +90,7 @@ impl<'i> Round<'_, '_, 'i> {
             }
             None => {
                 self.parser.restart();
-                Err(Next::Later)
+                Err(Next::AwaitGate)
             }
         }
     }
@@ -98,7 +98,7 @@ impl<'i> Round<'_, '_, 'i> {
     /// The output was full before the answer was complete: where there was something in it before,
     /// the answer begins with the next turn, which has more room.
     pub(super) fn drain_whole(&mut self, whole: &Whole, next: Next) -> Next {
-        if next == Next::Send && !whole.end.is_start() {
+        if next == Next::AwaitSend && !whole.end.is_start() {
             self.output.rewind(whole.end);
             self.answered = whole.answered;
             *self.answered_keys = 0;

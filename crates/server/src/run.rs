@@ -46,11 +46,11 @@ pub fn run_over(
 }
 
 /// A cache beneath memory, and what begins its work once there is the cache above it.
-type Beneath<'b> = (Arc<dyn SecondaryCache>, Box<dyn FnOnce(&Cache) + 'b>);
+type SecondaryStart<'b> = (Arc<dyn SecondaryCache>, Box<dyn FnOnce(&Cache) + 'b>);
 
 fn serve(
     protocols: Protocols,
-    beneath: Option<Beneath<'_>>,
+    secondary: Option<SecondaryStart<'_>>,
     load: impl Fn(Survey<'_>) -> Result<Loaded, Error>,
 ) -> Result<(), Error> {
     let activated = Activated::from_environment()?;
@@ -60,7 +60,7 @@ fn serve(
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])
         .map_err(|e| Error::with_source(ErrorKind::System, "signals cannot be received", e))?;
-    let (secondary, begin) = beneath.unzip();
+    let (secondary, begin) = secondary.unzip();
     let server = Server::start_with(config, protocols, (Clock::System, secondary), activated)?;
     if let Some(begin) = begin {
         begin(server.cache());

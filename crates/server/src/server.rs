@@ -19,7 +19,7 @@ use frontend::session::Protocols;
 use frontend::shared::{Shared, WorkerState};
 use millpond::secondary::SecondaryCache;
 use millpond::{Cache, CacheConfig};
-use tenancy::key_space::{Entrance, Pool};
+use tenancy::key_space::{KeySpaceGate, Pool};
 use tenancy::{Directory, Tenant};
 
 use crate::activation::Activated;
@@ -339,7 +339,7 @@ fn build_cache(
 }
 
 fn build_pools(config: &Config, cache: &Cache) -> Result<Vec<Arc<Pool>>, Error> {
-    let of_shared_keys = Arc::<Entrance>::default();
+    let of_shared_keys = Arc::<KeySpaceGate>::default();
     let add = |settings: &PoolSettings| {
         let gate = if settings.own_keys { Arc::default() } else { Arc::clone(&of_shared_keys) };
         add_pool(cache, settings, gate)

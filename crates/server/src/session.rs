@@ -11,7 +11,7 @@ use frontend::settings::Settings;
 use frontend::turn::{Next, Turn};
 use millpond::ReadHandle;
 use tenancy::Account;
-use tenancy::latency::Spoken;
+use tenancy::latency::ProtocolFamily;
 
 use crate::detect::{Detected, detect};
 
@@ -74,7 +74,7 @@ impl<'c> AnySession<'c> {
     }
 
     /// Returns the protocol, once it is known.
-    pub(crate) fn spoken(&self) -> Option<Spoken> {
+    pub(crate) fn spoken(&self) -> Option<ProtocolFamily> {
         self.decided().map(Session::spoken)
     }
 
@@ -160,7 +160,7 @@ impl<'c> AnySession<'c> {
         }
         match self {
             Self::Decided(session) => session.turn(context, input, output),
-            Self::Undecided(..) => Turn::LATER,
+            Self::Undecided(..) => Turn::AWAIT_GATE,
         }
     }
 }

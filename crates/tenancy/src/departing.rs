@@ -7,14 +7,14 @@ use crate::tenant::Tenant;
 
 /// Those who have left the directory and are not gone.
 #[derive(Default)]
-pub struct Departing {
+pub struct Draining {
     /// Tenants that may still have connections.
     pub tenants: Vec<Arc<Tenant>>,
     /// Pools that may still have memory.
     pub pools: Vec<Arc<Pool>>,
 }
 
-impl Departing {
+impl Draining {
     /// Adds tenants and pools that have just left the directory.
     pub fn extend(&mut self, tenants: Vec<Arc<Tenant>>, pools: impl Iterator<Item = Arc<Pool>>) {
         self.tenants.extend(tenants);

@@ -19,7 +19,7 @@ const PREFIX_BYTES: usize = 96;
 
 /// The effect of a request on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Does {
+pub enum KeyEffect {
     /// It looks the key up.
     Read,
     /// It stores a value.
@@ -30,7 +30,7 @@ pub enum Does {
     Remove,
 }
 
-impl Does {
+impl KeyEffect {
     /// As traces have it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Details {
     }
 
     /// Counts a request for a key, and whether it found something.
-    pub fn note(&self, key: &[u8], does: Does, is_hit: bool, ledger: &Ledger) {
+    pub fn note(&self, key: &[u8], does: KeyEffect, is_hit: bool, ledger: &Ledger) {
         let Some(prefix) = key.iter().position(|byte| *byte == DELIMITER).and_then(|end| key.get(..end))
         else {
             return;
@@ -89,13 +89,13 @@ impl Details {
         }
         let counts = prefixes.entry(prefix.into()).or_default();
         match does {
-            Does::Read => {
+            KeyEffect::Read => {
                 counts.gets += 1;
                 counts.hits += u64::from(is_hit);
             }
-            Does::Write => counts.sets += 1,
-            Does::Remove => counts.deletes += 1,
-            Does::Touch => {}
+            KeyEffect::Write => counts.sets += 1,
+            KeyEffect::Remove => counts.deletes += 1,
+            KeyEffect::Touch => {}
         }
     }
 
@@ -128,12 +128,12 @@ mod tests {
     fn keys_are_counted_by_what_is_before_their_first_colon_within_a_limit() {
         let (details, ledger) = (Details::default(), Ledger::new(1 << 20));
         for (key, does, is_hit) in [
-            ("foo:1", Does::Read, true),
-            ("foo:2:3", Does::Read, false),
-            ("foo:1", Does::Write, true),
-            ("foo:1", Does::Remove, false),
-            (":x", Does::Read, false),
-            ("bar", Does::Read, true),
+            ("foo:1", KeyEffect::Read, true),
+            ("foo:2:3", KeyEffect::Read, false),
+            ("foo:1", KeyEffect::Write, true),
+            ("foo:1", KeyEffect::Remove, false),
+            (":x", KeyEffect::Read, false),
+            ("bar", KeyEffect::Read, true),
         ] {
             details.note(key.as_bytes(), does, is_hit, &ledger);
         }
@@ -141,7 +141,7 @@ mod tests {
         let empty = Counts { gets: 1, ..Counts::default() };
         assert_eq!(details.all(), [(b""[..].into(), empty), (b"foo"[..].into(), foo)]);
         for number in 0..2 * MAX_PREFIXES {
-            details.note(format!("{number}:x").as_bytes(), Does::Read, false, &ledger);
+            details.note(format!("{number}:x").as_bytes(), KeyEffect::Read, false, &ledger);
         }
         assert_eq!(details.all().len(), MAX_PREFIXES);
         assert!(ledger.total() > 0);

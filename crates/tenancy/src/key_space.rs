@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::pin::Gate;
 use millpond::PoolId;
 
-use crate::several::Several;
+use crate::multi_key::MultiKeyLock;
 
 /// A pool as the server sees it.
 pub struct Pool {
@@ -16,19 +16,19 @@ pub struct Pool {
     pub id: PoolId,
     /// Before its key space, which other pools may share. Turns of connections, which are bounded,
     /// pass it; transactions close it.
-    pub gate: Arc<Entrance>,
+    pub gate: Arc<KeySpaceGate>,
 }
 
 /// The gate of a key space, with its marks of several writes.
 #[derive(Default)]
-pub struct Entrance {
+pub struct KeySpaceGate {
     /// The gate that turns of connections pass and transactions close.
     pub gate: Gate,
     /// Writes of several keys, as reads of several keys see them.
-    pub several: Several,
+    pub several: MultiKeyLock,
 }
 
-impl Deref for Entrance {
+impl Deref for KeySpaceGate {
     type Target = Gate;
 
     fn deref(&self) -> &Gate {

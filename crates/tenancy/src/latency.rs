@@ -15,14 +15,14 @@ const SUM: usize = BUCKETS;
 
 /// The protocols, as latencies distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spoken {
+pub enum ProtocolFamily {
     /// Either of memcached's protocols.
     Memcached,
     /// Redis's protocol.
     Resp,
 }
 
-impl Spoken {
+impl ProtocolFamily {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Memcached, Self::Resp];
 
@@ -87,14 +87,14 @@ pub struct Histogram {
 
 impl RequestLatencies {
     /// Counts a turn that took `nanos` and answered this many requests.
-    pub fn add(&self, spoken: Spoken, nanos: u64, requests: u64) {
+    pub fn add(&self, spoken: ProtocolFamily, nanos: u64, requests: u64) {
         let counters = self.of(spoken);
         counters.add(bucket(nanos), requests);
         counters.add(SUM, nanos.saturating_mul(requests));
     }
 
     /// Returns the latencies of one protocol.
-    pub fn histogram(&self, spoken: Spoken) -> Histogram {
+    pub fn histogram(&self, spoken: ProtocolFamily) -> Histogram {
         let counters = self.of(spoken);
         let bound = |at: usize| if at + 1 == BUCKETS { f64::INFINITY } else { (1_u64 << at) as f64 * 1e-6 };
         let buckets: Vec<(f64, u64)> = (0..BUCKETS).map(|at| (bound(at), counters.sum(at))).collect();
@@ -102,10 +102,10 @@ impl RequestLatencies {
         Histogram { sum_secs: counters.sum(SUM) as f64 * 1e-9, count, buckets }
     }
 
-    fn of(&self, spoken: Spoken) -> &Counters<{ BUCKETS + 1 }> {
+    fn of(&self, spoken: ProtocolFamily) -> &Counters<{ BUCKETS + 1 }> {
         match spoken {
-            Spoken::Memcached => &self.memcached,
-            Spoken::Resp => &self.resp,
+            ProtocolFamily::Memcached => &self.memcached,
+            ProtocolFamily::Resp => &self.resp,
         }
     }
 }
@@ -125,14 +125,14 @@ mod tests {
         assert_eq!([0, 1, 1000, 1001, 2000, 2001].map(bucket), [0, 0, 0, 1, 1, 2]);
         assert_eq!(bucket(u64::MAX / 2), BUCKETS - 1);
         let latencies = RequestLatencies::default();
-        latencies.add(Spoken::Resp, 3_000, 2);
-        latencies.add(Spoken::Resp, 900, 1);
-        let histogram = latencies.histogram(Spoken::Resp);
+        latencies.add(ProtocolFamily::Resp, 3_000, 2);
+        latencies.add(ProtocolFamily::Resp, 900, 1);
+        let histogram = latencies.histogram(ProtocolFamily::Resp);
         assert_eq!(histogram.count, 3);
         assert!((histogram.sum_secs - 6.9e-6).abs() < 1e-12);
         let filled: Vec<(f64, u64)> = histogram.buckets.into_iter().filter(|(_, count)| *count > 0).collect();
         assert_eq!(filled, [(1e-6, 1), (4e-6, 2)]);
-        assert_eq!(latencies.histogram(Spoken::Memcached).count, 0);
+        assert_eq!(latencies.histogram(ProtocolFamily::Memcached).count, 0);
     }
 
     #[test]

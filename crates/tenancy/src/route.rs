@@ -33,7 +33,11 @@ pub struct Route<'a> {
 }
 
 /// Notes whose the next turn of a connection is, where that is to be another's.
-pub fn go_on(elsewhere: &mut Option<Arc<Account>>, own: &Arc<Account>, next: Option<Arc<Account>>) {
+pub fn note_next_account(
+    elsewhere: &mut Option<Arc<Account>>,
+    own: &Arc<Account>,
+    next: Option<Arc<Account>>,
+) {
     if let Some(account) = next {
         *elsewhere = Some(account).filter(|account| !Arc::ptr_eq(account, own));
     }

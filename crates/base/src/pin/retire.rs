@@ -1,15 +1,15 @@
 //! A retire list: objects between one use and the next, shared by many threads.
 //!
 //! Retired objects are unreachable, but some may still be read, under the words that name them:
-//! they *wait*. A *pass* asks once which of the waiting objects are protected, and makes the others
+//! they *wait*. A *scan* asks once which of the waiting objects are protected, and makes the others
 //! *clear* for reuse. Because all threads share one list, they need together one barrier per about
 //! half a list of objects, however few each of them takes at a time.
 //!
-//! 4. An object becomes clear only by a pass whose barrier began after it was made unreachable. The
+//! 4. An object becomes clear only by a scan whose barrier began after it was made unreachable. The
 //!    thread that appends takes the mark of the waiting objects with the lists locked, so the mark
 //!    is no older than the moment at which any of them became unreachable.
-//! 5. An object is in one of the lists, or in the hand of the thread that makes a pass and holds
-//!    `passing`. A thread that locks `passing` and then the lists sees all objects.
+//! 5. An object is in one of the lists, or in the hand of the thread that makes a scan and holds
+//!    `scanning`. A thread that locks `scanning` and then the lists sees all objects.
 
 use super::{Mark, Pins};
 use crate::sync::Mutex;
@@ -17,14 +17,14 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Retired objects that will be used again. A caller appends a `T` only after it has made it
 /// unreachable to all threads that do not yet protect its word; the caller that takes a `T` has
-/// exclusive use of it. Callers decide by [`Self::level`] and [`Self::target`] how many to append
+/// exclusive use of it. Callers decide by [`Self::count`] and [`Self::target`] how many to append
 /// and take.
 pub struct RetireList<T> {
     lists: Mutex<Lists<T>>,
-    /// Held by the thread that makes a pass, with the objects it has in hand; empty between passes.
-    passing: Mutex<Vec<T>>,
+    /// Held by the thread that makes a scan, with the objects it has in hand; empty between scans.
+    scanning: Mutex<Vec<T>>,
     /// Number of objects, including those in hand.
-    level: AtomicUsize,
+    count: AtomicUsize,
     /// Number of objects there should be.
     target: AtomicUsize,
     /// Memory of the lists, in bytes.
@@ -42,8 +42,8 @@ impl<T: Copy + Into<u32>> RetireList<T> {
     pub fn new(target: usize) -> Self {
         Self {
             lists: Mutex::new(Lists { waiting: Vec::new(), since: Mark::default(), clear: Vec::new() }),
-            passing: Mutex::new(Vec::new()),
-            level: AtomicUsize::new(0),
+            scanning: Mutex::new(Vec::new()),
+            count: AtomicUsize::new(0),
             target: AtomicUsize::new(target),
             bytes: AtomicUsize::new(0),
         }
@@ -56,8 +56,8 @@ impl<T: Copy + Into<u32>> RetireList<T> {
 
     /// Number of objects.
     #[inline]
-    pub fn level(&self) -> usize {
-        self.level.load(Ordering::Relaxed)
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
     }
 
     /// Memory of the lists, in bytes.
@@ -77,7 +77,7 @@ impl<T: Copy + Into<u32>> RetireList<T> {
             return;
         }
         let mut lists = self.lists.lock();
-        self.level.fetch_add(freed.len(), Ordering::Relaxed);
+        self.count.fetch_add(freed.len(), Ordering::Relaxed);
         lists.waiting.append(freed);
         lists.since = pins.mark();
         self.note_bytes(&lists);
@@ -87,42 +87,42 @@ impl<T: Copy + Into<u32>> RetireList<T> {
     pub fn take(&self, wanted: usize, ready: &mut Vec<T>) {
         let mut lists = self.lists.lock();
         let left = lists.clear.len().saturating_sub(wanted);
-        self.level.fetch_sub(lists.clear.len() - left, Ordering::Relaxed);
+        self.count.fetch_sub(lists.clear.len() - left, Ordering::Relaxed);
         ready.extend(lists.clear.drain(left..));
     }
 
-    /// Returns whether it is time for a pass: few objects are clear, and many wait.
+    /// Returns whether it is time for a scan: few objects are clear, and many wait.
     pub fn is_low(&self) -> bool {
         let (lists, half) = (self.lists.lock(), self.target().div_ceil(2));
         lists.clear.len() < half && lists.waiting.len() >= half
     }
 
-    /// Clears the waiting objects that no thread reads, unless another thread already makes a pass.
-    pub fn pass_ahead(&self, pins: &Pins) {
-        if let Some(mut hand) = self.passing.try_lock() {
-            self.pass(pins, &mut hand);
+    /// Clears the waiting objects that no thread reads, unless another thread already makes a scan.
+    pub fn scan_ahead(&self, pins: &Pins) {
+        if let Some(mut hand) = self.scanning.try_lock() {
+            self.scan(pins, &mut hand);
         }
     }
 
     /// Clears the waiting objects that no thread reads, unless some object is already clear.
-    pub fn pass_now(&self, pins: &Pins) {
-        let mut hand = self.passing.lock();
+    pub fn scan_if_empty(&self, pins: &Pins) {
+        let mut hand = self.scanning.lock();
         let has_clear = !self.lists.lock().clear.is_empty();
         if !has_clear {
-            self.pass(pins, &mut hand);
+            self.scan(pins, &mut hand);
         }
     }
 
     /// Takes out all objects that no thread reads, except `kept` of them.
-    pub fn take_out(&self, pins: &Pins, kept: usize) -> Vec<T> {
-        let mut hand = self.passing.lock();
-        self.pass(pins, &mut hand);
+    pub fn scan_and_take(&self, pins: &Pins, kept: usize) -> Vec<T> {
+        let mut hand = self.scanning.lock();
+        self.scan(pins, &mut hand);
         let mut out = Vec::new();
-        self.take(self.level().saturating_sub(kept), &mut out);
+        self.take(self.count().saturating_sub(kept), &mut out);
         out
     }
 
-    fn pass(&self, pins: &Pins, hand: &mut Vec<T>) {
+    fn scan(&self, pins: &Pins, hand: &mut Vec<T>) {
         let since = {
             let mut lists = self.lists.lock();
             std::mem::swap(&mut lists.waiting, hand);
@@ -184,7 +184,7 @@ mod loom_tests {
 
         fn read(&self) {
             let guard = self.pins.guard_at(0).expect("nothing is protected");
-            guard.place().protect(7);
+            guard.hazard().protect(7);
             if self.there.load(Ordering::Acquire) {
                 // SAFETY: what this model checks: nobody writes while the word is protected and the
                 // thing is there (invariant 4).
@@ -202,9 +202,9 @@ mod loom_tests {
         fn use_again(&self, urgently: bool) {
             let mut ready = Vec::new();
             if urgently {
-                self.retired.pass_now(&self.pins);
+                self.retired.scan_if_empty(&self.pins);
             } else {
-                self.retired.pass_ahead(&self.pins);
+                self.retired.scan_ahead(&self.pins);
             }
             self.retired.take(1, &mut ready);
             for _ in ready {
@@ -283,19 +283,19 @@ mod tests {
         list.take(8, &mut ready);
         assert!(ready.is_empty(), "nobody has asked who reads them");
         let guard = pins.guard().expect("nothing is protected");
-        guard.place().protect(3);
-        list.pass_ahead(&pins);
+        guard.hazard().protect(3);
+        list.scan_ahead(&pins);
         assert!(!list.is_low());
         list.take(5, &mut ready);
         list.take(5, &mut ready);
         ready.sort_unstable();
         assert_eq!(ready, [0, 1, 2, 4, 5, 6, 7]);
-        assert_eq!(list.level(), 1);
-        assert!(list.take_out(&pins, 0).is_empty(), "it is read");
+        assert_eq!(list.count(), 1);
+        assert!(list.scan_and_take(&pins, 0).is_empty(), "it is read");
         drop(guard);
         list.append(&pins, &mut (8..12).collect());
-        assert_eq!(list.take_out(&pins, 2).len(), 3);
-        list.pass_now(&pins);
-        assert_eq!(list.level(), 2);
+        assert_eq!(list.scan_and_take(&pins, 2).len(), 3);
+        list.scan_if_empty(&pins);
+        assert_eq!(list.count(), 2);
     }
 }

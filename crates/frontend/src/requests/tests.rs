@@ -6,7 +6,7 @@ fn watch(path: &std::path::Path) -> Watch {
 }
 
 fn asked(key: &[u8]) -> Asked<'_> {
-    Asked { command: "get", does: Does::Read, key, value_bytes: None, ttl_secs: None, outcome: "miss" }
+    Asked { command: "get", does: KeyEffect::Read, key, value_bytes: None, ttl_secs: None, outcome: "miss" }
 }
 
 #[test]
@@ -14,10 +14,10 @@ fn every_request_for_a_sampled_key_is_written_and_none_for_others() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, ledger) = (folder.path().join("log.csv"), Ledger::new(1 << 30));
     let log = Arc::new(RequestLog::new(Clock::manual(5), 1));
-    assert!(log.notes(0, "t", Spoken::Resp).is_none(), "off");
+    assert!(log.notes(0, "t", ProtocolFamily::Resp).is_none(), "off");
     log.apply(&ledger, &Watch { request_log_one_in: 4, ..watch(&path) }, Files::Reopen).expect("a file");
     for _ in 0..3 {
-        let notes = log.notes(0, "a,b", Spoken::Resp).expect("on");
+        let notes = log.notes(0, "a,b", ProtocolFamily::Resp).expect("on");
         for key in 0..400_u32 {
             // One that comes while the buffer is being emptied is dropped.
             let mut dropped = None;
@@ -50,12 +50,12 @@ fn a_full_buffer_drops_and_counts() {
     log.apply(&ledger, &watch(&path), Files::Reopen).expect("a file");
     // More than the writer can have taken meanwhile is not certain; while its buffer is held
     // nothing is kept at all.
-    let notes = log.notes(0, "t", Spoken::Memcached).expect("on");
+    let notes = log.notes(0, "t", ProtocolFamily::Memcached).expect("on");
     let held = lock(&log.buffers[0]);
     (0..10).for_each(|_| notes.note(&asked(b"k")));
     drop(held);
     assert_eq!(log.figures().1, 10);
-    assert!(log.notes(0, "t", Spoken::Memcached).is_some());
+    assert!(log.notes(0, "t", ProtocolFamily::Memcached).is_some());
     log.stop(&ledger);
     let text = std::fs::read_to_string(&path).expect("the log");
     let holes =
@@ -80,7 +80,7 @@ fn settings_that_stay_leave_the_file_alone_and_one_that_cannot_be_written_change
         let error = log.apply(&ledger, &watch(&wrong), Files::Keep).expect_err("it cannot be written");
         assert!(error.to_string().contains(&wrong.display().to_string()), "{error}");
     }
-    log.notes(0, "t", Spoken::Memcached).expect("still on").note(&asked(b"k"));
+    log.notes(0, "t", ProtocolFamily::Memcached).expect("still on").note(&asked(b"k"));
     log.stop(&ledger);
     assert!(std::fs::read_to_string(&moved).expect("the log").lines().count() == 3);
     assert_eq!(ledger.total(), 0, "the buffers are gone");
@@ -100,7 +100,7 @@ fn a_long_file_is_put_aside_and_a_moved_one_is_left() {
     };
     let log = Arc::new(RequestLog::new(Clock::System, 1));
     log.apply(&ledger, &wanted, Files::Reopen).expect("a file");
-    log.notes(0, "t", Spoken::Memcached).expect("on").note(&asked(b"user 1"));
+    log.notes(0, "t", ProtocolFamily::Memcached).expect("on").note(&asked(b"user 1"));
     log.apply(&ledger, &wanted, Files::Reopen).expect("the same file");
     let aside = std::fs::read_to_string(folder.path().join("log.csv.1")).expect("put aside");
     assert!(aside.starts_with(HEADER) && aside.contains(",get,get,user%201,6,,,miss,"), "{aside}");
@@ -109,7 +109,7 @@ fn a_long_file_is_put_aside_and_a_moved_one_is_left() {
     std::fs::rename(&path, &moved).expect("moved");
     log.apply(&ledger, &Watch { request_log_max_bytes: base::ByteSize::mib(1), ..wanted }, Files::Reopen)
         .expect("a new file");
-    log.notes(0, "t", Spoken::Memcached).expect("on").note(&asked(b"user 2"));
+    log.notes(0, "t", ProtocolFamily::Memcached).expect("on").note(&asked(b"user 2"));
     log.stop(&ledger);
     assert!(std::fs::read_to_string(&path).expect("a new one").contains("user%202"));
     assert_eq!(std::fs::read_to_string(&moved).expect("it is left"), HEADER);
@@ -129,7 +129,7 @@ fn a_file_says_one_key_in_how_many_it_has_and_which_run_of_the_server_numbered_t
                 ..watch(&path)
             };
             log.apply(&ledger, &wanted, Files::Keep).expect("a file");
-            let notes = log.notes(0, "t", Spoken::Memcached).expect("on");
+            let notes = log.notes(0, "t", ProtocolFamily::Memcached).expect("on");
             (0..2_000_u32).for_each(|key| notes.note(&asked(&key.to_le_bytes())));
         }
         log.stop(&ledger);
@@ -166,7 +166,7 @@ fn requests_that_a_full_disk_did_not_take_are_told_apart_from_those_that_came_to
     };
     *lock(&log.buffers[0]) = Buffer { entries: Vec::with_capacity(BUFFERED), is_plain: false };
     log.highest_hash.store(u64::MAX, Ordering::Relaxed);
-    let notes = log.notes(0, "t", Spoken::Memcached).expect("on");
+    let notes = log.notes(0, "t", ProtocolFamily::Memcached).expect("on");
     // The first turn finds the disk full, the second the log at its end.
     for _ in 0..2 {
         (0..3).for_each(|_| notes.note(&asked(b"k")));

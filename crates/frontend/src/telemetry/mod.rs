@@ -28,14 +28,14 @@ pub use absent::{Sampled, Tracing};
 #[cfg(feature = "opentelemetry")]
 pub use present::{Sampled, Tracing};
 
-use tenancy::latency::Spoken;
+use tenancy::latency::ProtocolFamily;
 
 /// The facts of a turn in the sample once the turn is over.
 pub struct Over<'a> {
     /// The worker's number.
     pub worker: usize,
     /// The protocol of the connection.
-    pub spoken: Spoken,
+    pub spoken: ProtocolFamily,
     /// The name of the turn's tenant.
     pub tenant: &'a str,
     /// The name of the connection's listener.

@@ -8,7 +8,7 @@ use base::hash::mix64;
 use base::thread::Repeating;
 use base::{Clock, Ledger, Part, rng};
 use config::{Error, ErrorKind, Telemetry};
-use tenancy::latency::Spoken;
+use tenancy::latency::ProtocolFamily;
 
 use super::export::{self, Exporter};
 use super::{Over, Step};
@@ -55,7 +55,7 @@ pub(super) struct Turn {
     pub(super) took_nanos: u64,
     pub(super) one_in: u32,
     pub(super) worker: usize,
-    pub(super) spoken: Spoken,
+    pub(super) spoken: ProtocolFamily,
     pub(super) tenant: Box<str>,
     pub(super) listener: Box<str>,
     pub(super) requests: usize,
@@ -306,7 +306,7 @@ mod tests {
     fn over(worker: usize) -> Over<'static> {
         Over {
             worker,
-            spoken: Spoken::Resp,
+            spoken: ProtocolFamily::Resp,
             tenant: "t",
             listener: "l",
             requests: 3,

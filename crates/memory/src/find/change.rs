@@ -56,7 +56,7 @@ impl<'c> Keys<'c> {
         let slot = guard.find(|ptr| core.is_item_of(ptr, self.scope.keyspace(), key));
         let present = slot.map(|slot| guard.ptr(slot));
         if !self.is_gone() && !core.strikes(Plant::RemovalLeavesBeneath) {
-            core.erase_beneath(&mut guard, present, (self.scope.keyspace(), hash, key));
+            core.erase_lower(&mut guard, present, (self.scope.keyspace(), hash, key));
         }
         let Some((slot, ptr)) = slot.zip(present) else { return false };
         // SAFETY: the item is in the index, and the bucket that points to it is locked, so that its

@@ -1,7 +1,7 @@
 //! Look-ups while something is watched ([`crate::watch`]).
 
 use super::{Keys, NO_KEY};
-use crate::handle::{Found, ReadHandle};
+use crate::handle::{ItemRef, ReadHandle};
 use crate::watch::{Timed, Wanted};
 
 impl<'c> Keys<'c> {
@@ -21,7 +21,7 @@ impl<'c> Keys<'c> {
         wanted: Wanted,
         hash: u64,
         key: &[u8],
-        seen: impl FnOnce(Found<'_>) -> R,
+        seen: impl FnOnce(ItemRef<'_>) -> R,
     ) -> Option<R> {
         let core = self.cache.core();
         let mut stopwatch = core.watch.stopwatch(wanted, &core.clock);
@@ -38,7 +38,7 @@ impl<'c> Keys<'c> {
     }
 
     #[inline(never)]
-    pub(super) fn find_batch_watched(self, keys: &[&[u8]], mut seen: impl FnMut(usize, Option<Found<'_>>)) {
+    pub(super) fn find_batch_watched(self, keys: &[&[u8]], mut seen: impl FnMut(usize, Option<ItemRef<'_>>)) {
         let core = self.cache.core();
         let mut stopwatch = core.watch.stopwatch(core.watch.wants(NO_KEY), &core.clock);
         self.find_batch(keys, |i, hash, found| {
@@ -52,7 +52,7 @@ impl<'c> Keys<'c> {
 
     /// Tells those who watch what a look-up found.
     #[inline]
-    pub(super) fn note_find(self, wanted: Wanted, key: (&[u8], u64), found: Option<Found<'_>>) {
+    pub(super) fn note_find(self, wanted: Wanted, key: (&[u8], u64), found: Option<ItemRef<'_>>) {
         if wanted.any() {
             self.cache.core().tell_find(wanted, key, found, self.own_pool());
         }

@@ -12,19 +12,19 @@ impl Core {
     /// slots of its items that were claimed for eviction. `guard` is the bucket of the key, in
     /// which `new` is the item that was just stored, if one was.
     #[inline]
-    pub(crate) fn erase_beneath(
+    pub(crate) fn erase_lower(
         &self,
         guard: &mut Guard<'_>,
         new: Option<ItemPtr>,
         (space, hash, bytes): (u16, u64, &[u8]),
     ) {
-        let Some(beneath) = self.beneath.get() else { return };
+        let Some(lower) = self.lower_tier.get() else { return };
         let is_leaving = |ptr: ItemPtr| new != Some(ptr) && self.has_key_of(ptr, space, bytes);
         // Whoever evicts one finds no slot then, and does not hand it down.
         while let Some(slot) = guard.find(is_leaving) {
             guard.clear(slot);
         }
-        beneath.erase(SecondaryKey { space, hash, bytes });
+        lower.erase(SecondaryKey { space, hash, bytes });
     }
 
     /// Returns whether the item is one of a key that is kept, and so is not to be evicted.
@@ -33,15 +33,15 @@ impl Core {
     /// As for [`Self::hash_of_item`].
     #[inline]
     pub(crate) unsafe fn is_kept(&self, ptr: ItemPtr) -> bool {
-        let Some(beneath) = self.beneath.get() else { return false };
+        let Some(lower) = self.lower_tier.get() else { return false };
         // SAFETY: the caller meets the duties of `key`, so that the item is not freed (invariants 2
         // and 5 of `slab::item`).
-        beneath.keeps(fingerprint(unsafe { self.hash_of_item(ptr) }))
+        lower.keeps(fingerprint(unsafe { self.hash_of_item(ptr) }))
     }
 
     /// The same of the item that a link with this tag is chained to.
     pub(crate) fn is_kept_by_tag(&self, tag: u32) -> bool {
-        self.beneath.get().is_some_and(|beneath| beneath.keeps(tag))
+        self.lower_tier.get().is_some_and(|lower| lower.keeps(tag))
     }
 
     /// Takes an item out of the index that this thread has taken out of sight, with a reference.
@@ -55,7 +55,7 @@ impl Core {
             let cause = self.cause_of_end(cause, item, self.keyspace(info.keyspace));
             (self.hash_of_item(ptr), item.key(), cause)
         };
-        let Some(beneath) = self.beneath.get().filter(|_| cause == RemovalCause::Evicted) else {
+        let Some(lower) = self.lower_tier.get().filter(|_| cause == RemovalCause::Evicted) else {
             self.index.remove(hash, ptr);
             return false;
         };
@@ -64,13 +64,13 @@ impl Core {
         // Without a slot it was written meanwhile, and is out of date.
         let Some(slot) = guard.find(|candidate| candidate == ptr) else { return true };
         // In one hold with the slot (invariant 1 of `secondary`).
-        let ticket = has_image(item).then(|| told(|| beneath.admit(key)).flatten()).flatten();
+        let ticket = has_image(item).then(|| told(|| lower.admit(key)).flatten()).flatten();
         guard.clear(slot);
         drop(guard);
         if let Some(ticket) = ticket {
             // SAFETY: this thread holds a reference (invariant 5 of `slab::item`).
             let departed = unsafe { self.departed(ptr) };
-            told(|| beneath.insert(key, ticket, departed));
+            told(|| lower.insert(key, ticket, departed));
         }
         ticket.is_some()
     }

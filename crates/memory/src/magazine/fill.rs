@@ -57,14 +57,14 @@ impl Core {
             if !magazine.ready.is_empty() {
                 return;
             }
-            if attempt > 0 || class.retired.level() < class.retired.target() {
+            if attempt > 0 || class.retired.count() < class.retired.target() {
                 // Others have the lock between two turns of what has to drop many stale entries.
                 while self.gather(pool, class, class.inner.lock(), magazine, attempt > 0) {}
             }
-            if !magazine.ready.is_empty() || class.retired.level() == 0 {
+            if !magazine.ready.is_empty() || class.retired.count() == 0 {
                 return;
             }
-            class.retired.pass_now(&self.pins);
+            class.retired.scan_if_empty(&self.pins);
         }
         self.take_clear(class, magazine);
     }
@@ -77,7 +77,7 @@ impl Core {
         if batch == 1
             || left * 2 > batch
             || !left.is_multiple_of(LOOK_EACH)
-            || class.retired.level() >= class.retired.target()
+            || class.retired.count() >= class.retired.target()
         {
             return;
         }
@@ -95,7 +95,7 @@ impl Core {
             }
         }
         if class.retired.is_low() {
-            class.retired.pass_ahead(&self.pins);
+            class.retired.scan_ahead(&self.pins);
         }
     }
 
@@ -117,7 +117,7 @@ impl Core {
             self.take_common(class, &mut inner, magazine);
         }
         self.pop_free(&mut inner, magazine, batch);
-        let lacking = class.retired.target().saturating_sub(class.retired.level() + magazine.freed.len());
+        let lacking = class.retired.target().saturating_sub(class.retired.count() + magazine.freed.len());
         let wanted = lacking.max(usize::from(insists)).min(batch);
         let mut goes_on = false;
         if magazine.ready.len() == left && wanted > 0 {

@@ -9,8 +9,8 @@ use base::rng::{RngExt, SeededRng, seeded};
 use super::Plant;
 use crate::tail;
 use crate::{
-    ByteSize, Cache, CacheConfig, Clock, Departed, Expiry, Found, ItemOptions, ItemTag, Lifecycle,
-    PolicyKind, PoolConfig, PoolId, ReadHandle, RemovalCause, SizeClassConfig,
+    ByteSize, Cache, CacheConfig, Clock, Expiry, ItemOptions, ItemRef, ItemTag, Lifecycle, PolicyKind,
+    PoolConfig, PoolId, ReadHandle, RemovalCause, RemovedItem, SizeClassConfig,
 };
 
 const KEYS: u32 = 24_000;
@@ -29,15 +29,15 @@ struct Ends {
 }
 
 impl Lifecycle for Ends {
-    fn may_evict(&self, item: Found<'_>) -> bool {
+    fn may_evict(&self, item: ItemRef<'_>) -> bool {
         !item.key().ends_with(b"7")
     }
 
-    fn on_remove(&self, _item: Departed<'_>, _cause: RemovalCause) {
+    fn on_remove(&self, _item: RemovedItem<'_>, _cause: RemovalCause) {
         self.removed.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn on_destroy(&self, _item: Departed<'_>, _cause: RemovalCause) {
+    fn on_destroy(&self, _item: RemovedItem<'_>, _cause: RemovalCause) {
         self.destroyed.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -16,7 +16,7 @@ use crate::pools::MAX_POOLS;
 const NAME_SEED: u64 = 0x6d69_6c6c_706f_6e64;
 
 /// The engine's words in shared memory: names of pools by number, then a word for each key space.
-pub(crate) struct Kept {
+pub(crate) struct EngineWords {
     words: Arc<Words>,
     first_word: usize,
 }
@@ -31,7 +31,7 @@ pub(crate) fn flush_word(keyspace: u16) -> usize {
     MAX_POOLS + usize::from(keyspace)
 }
 
-impl Kept {
+impl EngineWords {
     pub(crate) fn new((words, first_word): (Arc<Words>, usize)) -> Self {
         Self { words, first_word }
     }
@@ -89,7 +89,7 @@ pub(crate) struct Unclaimed {
 impl Unclaimed {
     /// Records what the last process left, but for runs that no pool can have left: those are
     /// returned.
-    pub(crate) fn new(kept: &Kept, found: Vec<(Run, SlabInfo)>) -> (Self, Vec<Run>) {
+    pub(crate) fn new(kept: &EngineWords, found: Vec<(Run, SlabInfo)>) -> (Self, Vec<Run>) {
         let (mut unclaimed, mut damaged) = (Self::default(), Vec::new());
         let unknown: HashSet<u16> = (0..=MAX_POOLS as u16).filter(|id| kept.take_damage(*id)).collect();
         for (run, info) in found {

@@ -26,33 +26,33 @@ const LOOKS: u32 = 64;
 #[derive(Debug)]
 pub enum Brought<'c> {
     /// It is in memory, or nowhere.
-    Kept(Kept<'c>),
+    Ready(RetainedKey<'c>),
     /// It is on its way: ask again once that is done.
     Pending(Pending),
 }
 
 /// A key whose item is in memory, or nowhere. While this is held, whatever item the key has or gets
 /// stays in memory until it is removed or expires. To be held for the time of an operation.
-pub struct Kept<'c> {
+pub struct RetainedKey<'c> {
     item: Option<ReadHandle<'c>>,
     core: &'c Core,
     hash: u64,
 }
 
-impl<'c> Kept<'c> {
+impl<'c> RetainedKey<'c> {
     /// The item that the key had. `None`: it had none.
     pub fn item(&self) -> Option<&ReadHandle<'c>> {
         self.item.as_ref()
     }
 }
 
-impl std::fmt::Debug for Kept<'_> {
+impl std::fmt::Debug for RetainedKey<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kept").field("item", &self.item).finish_non_exhaustive()
+        f.debug_struct("RetainedKey").field("item", &self.item).finish_non_exhaustive()
     }
 }
 
-impl Drop for Kept<'_> {
+impl Drop for RetainedKey<'_> {
     fn drop(&mut self) {
         if let Some(secondary) = Secondary::of(self.core) {
             secondary.keeps.end(fingerprint(self.hash));
@@ -264,7 +264,7 @@ enum Look {
     Here,
     /// Another thread is evicting it.
     Leaving,
-    Beneath,
+    LowerTier,
     Nowhere,
 }
 
@@ -284,31 +284,31 @@ impl<'c> Keys<'c> {
         let core = self.core();
         let (space, hash) = (self.space_number(), self.hash(key));
         let Some(secondary) = Secondary::of(core) else {
-            return Brought::Kept(Kept { item: self.peek(key), core, hash });
+            return Brought::Ready(RetainedKey { item: self.peek(key), core, hash });
         };
         // Invariant 4: before anything is looked at.
         secondary.keeps.begin(fingerprint(hash));
-        let mut kept = Kept { item: self.peek(key), core, hash };
+        let mut kept = RetainedKey { item: self.peek(key), core, hash };
         if kept.item.is_some() {
-            return Brought::Kept(kept);
+            return Brought::Ready(kept);
         }
         for _ in 0..LOOKS {
             match self.look_locked(secondary, SecondaryKey { space, hash, bytes: key }) {
-                Look::Nowhere => return Brought::Kept(kept),
-                Look::Beneath if waited.iter().any(|pending| pending.has_missed(self, hash)) => {
+                Look::Nowhere => return Brought::Ready(kept),
+                Look::LowerTier if waited.iter().any(|pending| pending.has_missed(self, hash)) => {
                     for pending in waited.iter().filter(|pending| pending.is_given_up()) {
                         secondary.land(&pending.flight, key);
                     }
-                    return Brought::Kept(kept);
+                    return Brought::Ready(kept);
                 }
-                Look::Beneath => {
+                Look::LowerTier => {
                     drop(kept);
                     return Brought::Pending(self.fetch(secondary, key));
                 }
                 Look::Here => {
                     // It may have expired, or have come since.
                     kept.item = self.peek(key);
-                    return Brought::Kept(kept);
+                    return Brought::Ready(kept);
                 }
                 Look::Leaving => std::thread::yield_now(),
             }
@@ -320,14 +320,14 @@ impl<'c> Keys<'c> {
 
     /// [`Self::bring`], which blocks the thread for as long as the item is on its way.
     #[doc(hidden)]
-    pub fn bring_blocking(self, key: &[u8]) -> Kept<'c> {
+    pub fn bring_blocking(self, key: &[u8]) -> RetainedKey<'c> {
         loop {
             match self.bring(key) {
-                Brought::Kept(kept) => return kept,
+                Brought::Ready(kept) => return kept,
                 Brought::Pending(pending) => {
                     pending.wait();
                     // It is held until it is found.
-                    if let Brought::Kept(kept) = self.bring_again(key, &[pending]) {
+                    if let Brought::Ready(kept) = self.bring_again(key, &[pending]) {
                         return kept;
                     }
                 }
@@ -342,7 +342,7 @@ impl<'c> Keys<'c> {
             Some(slot) if core.arena.item(guard.ptr(slot)).0.state().is_indexed() => Look::Here,
             Some(_) => Look::Leaving,
             // Invariant 1.
-            None if !self.is_gone() && secondary.cache.may_have(key) => Look::Beneath,
+            None if !self.is_gone() && secondary.cache.may_have(key) => Look::LowerTier,
             None => Look::Nowhere,
         }
     }
@@ -368,7 +368,7 @@ impl<'c> Keys<'c> {
         };
         let pending = Pending::new(Arc::clone(&flight));
         match self.look_locked(secondary, SecondaryKey { space, hash, bytes: key }) {
-            Look::Beneath => {
+            Look::LowerTier => {
                 secondary.cache.fetch(Request { fence: Some(fence), space, hash, key: key.into(), flight });
             }
             // It has come meanwhile, or has gone: to be looked at again.

@@ -7,7 +7,7 @@ use crate::cache::Cache;
 use crate::config::{Expiry, ItemOptions};
 use crate::error::Error;
 use crate::handle::WriteHandle;
-use crate::lifecycle::Departed;
+use crate::lifecycle::RemovedItem;
 use crate::magazine::has_image;
 use crate::pools::PoolId;
 
@@ -80,7 +80,7 @@ impl ItemImage {
     }
 }
 
-impl Departed<'_> {
+impl RemovedItem<'_> {
     /// A copy, for a [`crate::secondary::SecondaryCache`]. `None`: there are links chained to the
     /// item, of which there are no copies.
     pub fn image(&self) -> Option<ItemImage> {

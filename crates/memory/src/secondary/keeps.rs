@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 const COUNTS: usize = 1 << 16;
 
 /// The number of operations under way for the keys of each count.
-pub(super) struct Keeps(Box<[AtomicU32]>);
+pub(super) struct RetainedKeys(Box<[AtomicU32]>);
 
-impl Default for Keeps {
+impl Default for RetainedKeys {
     fn default() -> Self {
         Self((0..COUNTS).map(|_| AtomicU32::new(0)).collect())
     }
 }
 
-impl Keeps {
+impl RetainedKeys {
     pub(super) const BYTES: u64 = (COUNTS * size_of::<AtomicU32>()) as u64;
 
     fn of(&self, fingerprint: u32) -> &AtomicU32 {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Secondary;
 use crate::cache::{Cache, Core};
 use crate::handle::ReadHandle;
-use crate::lifecycle::Departed;
+use crate::lifecycle::RemovedItem;
 use crate::owned::OwnedHandle;
 use crate::pools::MAX_POOLS;
 
@@ -18,20 +18,20 @@ const SHARE: u64 = 16;
 /// An evicted item that is handed down, for as long as [`super::SecondaryCache::insert`] is shown
 /// it.
 #[derive(Clone, Copy, Debug)]
-pub struct Departing<'a> {
-    item: Departed<'a>,
+pub struct DemotedItem<'a> {
+    item: RemovedItem<'a>,
     outgoing: &'a Outgoing,
 }
 
-impl<'a> Departing<'a> {
-    pub(super) fn new(item: Departed<'a>, outgoing: &'a Outgoing) -> Self {
+impl<'a> DemotedItem<'a> {
+    pub(super) fn new(item: RemovedItem<'a>, outgoing: &'a Outgoing) -> Self {
         Self { item, outgoing }
     }
 
     /// Holds the item in memory beyond its eviction, out of sight, so that it can be written from
     /// where it lies. `None`: its memory is wanted now, as it is to be given away, or held items
     /// would take more than a sixteenth of the cache's memory or of the pool's. Then there is
-    /// [`Departed::image`], a copy.
+    /// [`RemovedItem::image`], a copy.
     pub fn hold(&self) -> Option<OutgoingHandle> {
         let (core, ptr) = self.item.place();
         let info = core.arena.info_of(ptr);
@@ -56,10 +56,10 @@ impl<'a> Departing<'a> {
     }
 }
 
-impl<'a> Deref for Departing<'a> {
-    type Target = Departed<'a>;
+impl<'a> Deref for DemotedItem<'a> {
+    type Target = RemovedItem<'a>;
 
-    fn deref(&self) -> &Departed<'a> {
+    fn deref(&self) -> &RemovedItem<'a> {
         &self.item
     }
 }
@@ -83,7 +83,7 @@ struct Counted {
 
 impl OutgoingHandle {
     /// The item: its key, value, times and tag, and a copy of it.
-    pub fn item(&self) -> Departed<'_> {
+    pub fn item(&self) -> RemovedItem<'_> {
         let (core, ptr) = self.handle.as_handle().parts();
         // SAFETY: the handle holds a reference (invariant 5 of `slab::item`).
         unsafe { core.departed(ptr) }

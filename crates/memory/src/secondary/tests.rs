@@ -57,7 +57,7 @@ impl SecondaryCache for Late {
         Some(ticket)
     }
 
-    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departing<'_>) {
+    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: DemotedItem<'_>) {
         let mut state = self.state.lock();
         let held = (state.holds_all || ticket.is_multiple_of(3)).then(|| item.hold()).flatten();
         let content = held.map_or_else(|| Content::Image(item.image().expect("no links")), Content::Held);
@@ -194,7 +194,7 @@ fn differs_from_model(seed: u64, plant: Option<Plant>) -> Option<String> {
         }
         let expected = model.get(&key[0]).map(|(value, _)| *value);
         let seen = match keys.bring_again(&key, &held) {
-            Brought::Kept(kept) => kept.item().map(|item| value_of(item)),
+            Brought::Ready(kept) => kept.item().map(|item| value_of(item)),
             Brought::Pending(pending) => {
                 held.push(pending);
                 continue;
@@ -254,7 +254,7 @@ fn who_waits_is_woken_however_it_ends() {
         assert!(cache.keys(pool).evict(b"key"));
         let ask = || match cache.keys(pool).bring(b"key") {
             Brought::Pending(pending) => pending,
-            Brought::Kept(kept) => panic!("{kept:?}"),
+            Brought::Ready(kept) => panic!("{kept:?}"),
         };
         let (early, other) = (ask(), ask());
         assert_eq!(late.state.lock().asked.len(), 1, "asked once");
@@ -277,7 +277,7 @@ fn who_waits_is_woken_however_it_ends() {
             }
             brought => brought,
         };
-        let Brought::Kept(kept) = kept else { panic!("end {number}") };
+        let Brought::Ready(kept) = kept else { panic!("end {number}") };
         assert_eq!(kept.item().map(|item| value_of(item)), [Some(1), Some(2), None, None][number]);
     }
 }
@@ -288,7 +288,7 @@ fn who_gives_up_takes_the_key_for_absent_and_the_next_asks_anew() {
     let keys = cache.keys(pool);
     let ask = |waited: &[Pending]| match keys.bring_again(b"key", waited) {
         Brought::Pending(pending) => Err(pending),
-        Brought::Kept(kept) => Ok(kept.item().map(|item| value_of(item))),
+        Brought::Ready(kept) => Ok(kept.item().map(|item| value_of(item))),
     };
     let asked = || late.state.lock().asked.len();
     put(&cache, pool, b"key", 1, Expiry::Never);
@@ -319,7 +319,7 @@ fn a_miss_counts_only_if_nobody_else_could_bring_the_item() {
     let keys = cache.keys(pool);
     let ask = |waited: &[Pending]| match keys.bring_again(b"key", waited) {
         Brought::Pending(pending) => Err(pending),
-        Brought::Kept(kept) => Ok(kept.item().map(|item| value_of(item))),
+        Brought::Ready(kept) => Ok(kept.item().map(|item| value_of(item))),
     };
     put(&cache, pool, b"key", 1, Expiry::Never);
     assert!(keys.evict(b"key"));
@@ -452,7 +452,7 @@ fn a_kept_key_is_not_evicted_and_neither_is_what_takes_its_place() {
     let (cache, pool, _late, _) = cache();
     put(&cache, pool, b"key", 1, Expiry::Never);
     let keys = cache.keys(pool);
-    let Brought::Kept(kept) = keys.bring(b"key") else { panic!("it is in memory") };
+    let Brought::Ready(kept) = keys.bring(b"key") else { panic!("it is in memory") };
     put(&cache, pool, b"key", 2, Expiry::Never);
     assert!(!keys.evict(b"key") && keys.find(b"key").is_some());
     // Neither do those that make room.

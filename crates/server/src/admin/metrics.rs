@@ -20,7 +20,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
-use tenancy::latency::{Histogram, Spoken, TenantLatencies};
+use tenancy::latency::{Histogram, ProtocolFamily, TenantLatencies};
 use tenancy::metrics::{Counter, RESP_COMMANDS};
 
 use super::figures::{CLASS_FIGURES, DEPARTURES, Figure};
@@ -98,7 +98,7 @@ fn encode_latencies(shared: &Shared, encoder: &mut DescriptorEncoder<'_>) -> fmt
         Some(&Unit::Seconds),
         MetricType::Histogram,
     )?;
-    for spoken in Spoken::ALL {
+    for spoken in ProtocolFamily::ALL {
         let Histogram { sum_secs, count, buckets } = shared.latencies.histogram(spoken);
         let labels = [("protocol", spoken.name())];
         family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum_secs, count, &buckets, None)?;

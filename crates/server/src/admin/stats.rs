@@ -12,7 +12,7 @@ use millpond::{CacheStats, ClassStats, PoolStats};
 use protocol::memcached::reply::shown_key;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
-use tenancy::latency::{Histogram, Spoken};
+use tenancy::latency::{Histogram, ProtocolFamily};
 use tenancy::metrics::Counter;
 
 use super::figures::{CLASS_FIGURES, DEPARTURES};
@@ -128,13 +128,13 @@ pub(super) fn curves(shared: &Shared) -> Value {
 /// The latency of requests, by protocol: buckets by their upper bounds in seconds, null for the
 /// last, with the requests in each and not in the one before.
 fn requests(shared: &Shared) -> Map<String, Value> {
-    let of = |spoken: Spoken| {
+    let of = |spoken: ProtocolFamily| {
         let Histogram { sum_secs, count, buckets } = shared.latencies.histogram(spoken);
         let bound = |secs: f64| secs.is_finite().then_some(secs);
         let buckets: Vec<_> = buckets.into_iter().map(|(secs, count)| (bound(secs), count)).collect();
         (spoken.name().to_owned(), json!({"sum_secs": sum_secs, "timed": count, "buckets": buckets}))
     };
-    Spoken::ALL.into_iter().map(of).collect()
+    ProtocolFamily::ALL.into_iter().map(of).collect()
 }
 
 fn latencies(shared: &Shared) -> Map<String, Value> {

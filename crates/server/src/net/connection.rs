@@ -35,7 +35,7 @@ use super::tls::TlsStream;
 use crate::session::AnySession;
 
 /// At least this much of a value must be missing for it to be received straight into its item.
-const MIN_DIRECT_BYTES: usize = 4096;
+const MIN_MISSING_BYTES: usize = 4096;
 
 /// The next step that a connection needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +47,11 @@ pub(crate) enum Step {
     /// Another turn, behind those of its tenant whose turns are short.
     Yield,
     /// Another turn, once its tenant's clients do not wait any more.
-    Hold,
+    AwaitUnpause,
     /// Another turn, once others are through with its key space.
-    Later,
+    AwaitGate,
     /// Another turn, once what it needs has been brought into memory.
-    Bring,
+    AwaitItems,
     /// Another turn at that moment of the monotonic clock, in nanoseconds: a password was wrong.
     Delay(u64),
     /// Another turn, with the thread for slow commands.
@@ -424,7 +424,7 @@ impl<'c> Connection<'c> {
     fn answer(&mut self, bytes: &[u8], context: &mut Context<'c>) -> usize {
         if self.session.waits_as_a_whole(bytes) && context.shared.paused(&self.own_account().tenant).is_some()
         {
-            (self.backlog, self.needs) = (true, Step::Hold);
+            (self.backlog, self.needs) = (true, Step::AwaitUnpause);
             return 0;
         }
         if self.output.is_empty() && self.output.buffer_bytes() == 0 {
@@ -459,25 +459,25 @@ impl<'c> Connection<'c> {
         self.needs = Step::Again;
         match turn.next {
             Next::Input => {}
-            Next::Later => (self.backlog, self.needs) = (true, Step::Later),
+            Next::AwaitGate => (self.backlog, self.needs) = (true, Step::AwaitGate),
             Next::Slow => (self.backlog, self.needs) = (true, Step::Slow),
-            Next::Turn | Next::Yield => {
+            Next::Again | Next::Yield => {
                 self.backlog = true;
                 self.needs = if turn.next == Next::Yield { Step::Yield } else { Step::Again };
                 account.counters.add(Counter::PausedTurn, 1);
             }
-            Next::Elsewhere(bytes) => {
+            Next::SwitchTenant(bytes) => {
                 self.backlog = true;
                 self.spent.parsed_again += bytes as u64;
             }
-            Next::Hold => (self.backlog, self.needs) = (true, Step::Hold),
-            Next::Bring => (self.backlog, self.needs) = (true, Step::Bring),
+            Next::AwaitUnpause => (self.backlog, self.needs) = (true, Step::AwaitUnpause),
+            Next::AwaitItems => (self.backlog, self.needs) = (true, Step::AwaitItems),
             Next::Delay(delay) => {
                 self.backlog = true;
                 self.delayed_until = Some(delay.until);
                 self.closing = delay.closes.then_some(Counter::ClosedRefused);
             }
-            Next::Send => {
+            Next::AwaitSend => {
                 self.backlog = true;
                 account.counters.add(Counter::PausedOutput, 1);
             }

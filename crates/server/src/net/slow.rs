@@ -215,7 +215,7 @@ fn serve<'c>(shared: &'c Shared, index: usize, jobs: &Receiver<Job<'c>>, done: S
         context.now_secs = job.now_secs;
         job.step = loop {
             match job.connection.drive(&mut context) {
-                Step::Later => base::thread::sleep(RETRY),
+                Step::AwaitGate => base::thread::sleep(RETRY),
                 step => break step,
             }
         };

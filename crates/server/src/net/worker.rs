@@ -79,7 +79,7 @@ const fn too_many(protocol: Protocol) -> &'static [u8] {
 
 /// A connection that is away: whose and how large it is, and what came for it meanwhile.
 #[derive(Default)]
-struct Away {
+struct Detached {
     lane: LaneId,
     held_bytes: u64,
     pushes: Vec<u8>,
@@ -108,7 +108,7 @@ pub(crate) struct Worker<'c> {
     lanes: Lanes,
     /// The thread for slow commands, and the connections that it has.
     slow: SlowThread<'c>,
-    away: BTreeMap<u64, Away>,
+    away: BTreeMap<u64, Detached>,
     /// Time at which the worker last left its processor to that thread for a while, in nanoseconds.
     gave_way_at: u64,
     /// The settings.
@@ -185,7 +185,7 @@ impl<'c> Worker<'c> {
                 break;
             }
             if let Some(since) = waits_since {
-                self.give_way(since);
+                self.yield_to_slow_thread(since);
             }
             self.context.now_secs = self.context.shared.clock.unix_secs();
             for event in &events {
@@ -231,7 +231,7 @@ impl<'c> Worker<'c> {
     /// Leaves the processor to the thread of a slow command, which runs only when nothing else
     /// wants to: it must also get to run under a worker that always has something to do. The worker
     /// has waited for events since `since`.
-    fn give_way(&mut self, since: u64) {
+    fn yield_to_slow_thread(&mut self, since: u64) {
         let clock = &self.context.shared.clock;
         let now = clock.monotonic_nanos();
         let rest_nanos = GIVE_WAY.as_nanos() as u64;
@@ -359,7 +359,7 @@ impl<'c> Worker<'c> {
 
     /// Charges the tenant's buckets for a turn, and puts the connection into its tenant's lane.
     /// Returns the cost of the turn.
-    fn settle(&mut self, token: Token, lane: LaneId) -> Spent {
+    fn charge_turn(&mut self, token: Token, lane: LaneId) -> Spent {
         let Some(connection) = self.connections.get_mut(token) else { return Spent::default() };
         let spent = connection.take_spent();
         let Some(tenant) = self.lanes.tenant(lane) else { return spent };
@@ -387,19 +387,19 @@ impl<'c> Worker<'c> {
     fn drive(&mut self, token: Token, lane: LaneId, since: u64) -> u64 {
         let Some(connection) = self.connections.get_mut(token) else { return since };
         let step = connection.drive(&mut self.context);
-        let spent = self.settle(token, lane);
+        let spent = self.charge_turn(token, lane);
         let now = self.context.shared.clock.monotonic_nanos();
         let nanos = now.saturating_sub(since);
         let was_slow = step == Step::Again && nanos >= SLOW_TURN_NANOS;
-        self.go_on(token, lane, if was_slow { Step::Yield } else { step });
+        self.schedule(token, lane, if was_slow { Step::Yield } else { step });
         self.lanes.spend(lane, spent, nanos);
         now
     }
 
     /// Sees to what a connection needs that had a turn.
-    fn go_on(&mut self, token: Token, lane: LaneId, step: Step) {
+    fn schedule(&mut self, token: Token, lane: LaneId, step: Step) {
         let clock = &self.context.shared.clock;
-        self.lanes.note_vain(lane, step == Step::Later, || clock.monotonic_nanos());
+        self.lanes.note_vain(lane, step == Step::AwaitGate, || clock.monotonic_nanos());
         let Some(connection) = self.connections.get_mut(token) else { return };
         match step {
             Step::Close(reason) => return self.close(token, reason),
@@ -412,18 +412,18 @@ impl<'c> Worker<'c> {
                     }
                 }
             }
-            Step::Hold => {
+            Step::AwaitUnpause => {
                 connection.hold();
                 let until = connection.own_account().tenant.pause.until_nanos();
                 set_aside(&self.epoll, connection, &mut self.held, (token, until));
             }
-            Step::Bring if connection.await_items() => {
+            Step::AwaitItems if connection.await_items() => {
                 connection.interest = EventFlags::empty();
                 let (data, none) = (EventData::new_u64(token.0), EventFlags::empty());
                 let _ = epoll::modify(&self.epoll, &*connection, data, none);
             }
             // The items have arrived already, and the wake-up may have been lost: send it again.
-            Step::Bring => {
+            Step::AwaitItems => {
                 if let Some(worker) = self.context.shared.workers.get(self.index) {
                     worker.mailbox.send(Message::Brought(token));
                 }
@@ -436,7 +436,7 @@ impl<'c> Worker<'c> {
                 connection.delay();
                 set_aside(&self.epoll, connection, &mut self.delayed, (token, until));
             }
-            Step::Again | Step::Later => self.stand_again(token, lane, false),
+            Step::Again | Step::AwaitGate => self.stand_again(token, lane, false),
             Step::Yield => self.stand_again(token, lane, true),
             Step::Slow => {}
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use millpond::WeakCache;
-use millpond::secondary::{Departing, ItemImage, OutgoingHandle, Request, SecondaryCache, SecondaryKey};
+use millpond::secondary::{DemotedItem, ItemImage, OutgoingHandle, Request, SecondaryCache, SecondaryKey};
 
 /// Time between two rounds of answers and evictions.
 const PACE: Duration = Duration::from_micros(50);
@@ -54,7 +54,7 @@ impl SecondaryCache for Late {
         Some(ticket)
     }
 
-    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: Departing<'_>) {
+    fn insert(&self, key: SecondaryKey<'_>, ticket: u64, item: DemotedItem<'_>) {
         match item.hold() {
             Some(handle) => self.lock().outgoing.push((name(key), ticket, handle)),
             None => {

@@ -371,7 +371,7 @@ impl Cache {
                 let bits = policy.admit(fingerprint(owner as u16, key));
                 self.nodes[at as usize].bits.set(bits);
                 policy.push(Entry(at), bits, now_secs);
-                policy.tend(&View { nodes: &self.nodes, side: side as u8, class: class as u8 });
+                policy.restore_shares(&View { nodes: &self.nodes, side: side as u8, class: class as u8 });
             }
         }
     }

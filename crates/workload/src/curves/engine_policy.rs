@@ -141,7 +141,7 @@ impl Simulated for PolicyCache {
         self.by_key.insert(hash, entry);
         self.used += u64::from(size);
         self.policy.push(Entry(entry), bits, 0);
-        self.policy.tend(&self.table);
+        self.policy.restore_shares(&self.table);
         false
     }
 

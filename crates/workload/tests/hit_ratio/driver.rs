@@ -145,7 +145,7 @@ impl Simulator for Driven {
         });
         self.places.insert(key, number);
         self.policy.push(Entry(u32::from(slot.incarnation) << INCARNATION_SHIFT | number), bits, 0);
-        self.policy.tend(&self.slots);
+        self.policy.restore_shares(&self.slots);
         false
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::retry;
 use super::super::tls::{self, TlsStream};
-use super::{Connection, MIN_DIRECT_BYTES, Received};
+use super::{Connection, MIN_MISSING_BYTES, Received};
 use frontend::context::Context;
 use frontend::shared::Shared;
 use frontend::tls::{Subject, TlsBuffers};
@@ -35,7 +35,7 @@ impl<'c> Connection<'c> {
     ) -> Result<Received, Errno> {
         let socket = self.socket.as_fd();
         let (received, direct) = match self.session.value_buffer() {
-            Some(value) if value.len() >= MIN_DIRECT_BYTES => {
+            Some(value) if value.len() >= MIN_MISSING_BYTES => {
                 let wanted = value.len().min(context.settings.max_moved_bytes);
                 if wanted < value.len() {
                     let part = value.get_mut(..wanted).unwrap_or_default();
@@ -74,7 +74,7 @@ impl<'c> Connection<'c> {
         let received = tls.receive(&self.socket, buffers, |mut payload, plain| {
             delivered += payload.len();
             if plain.is_empty()
-                && let Some(value) = session.value_buffer().filter(|value| value.len() >= MIN_DIRECT_BYTES)
+                && let Some(value) = session.value_buffer().filter(|value| value.len() >= MIN_MISSING_BYTES)
             {
                 let direct = value.len().min(payload.len());
                 let (front, rest) = payload.split_at(direct);

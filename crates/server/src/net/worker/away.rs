@@ -7,7 +7,7 @@ use tenancy::metrics::Counter;
 use super::super::connection::Step;
 use super::super::lanes::LaneId;
 use super::super::slow::Job;
-use super::{Away, Worker};
+use super::{Detached, Worker};
 
 impl<'c> Worker<'c> {
     /// Hands over a connection whose next command is slow.
@@ -16,12 +16,13 @@ impl<'c> Worker<'c> {
         // Otherwise epoll would report the client's events meanwhile, again and again.
         let _ = epoll::delete(&self.epoll, &connection);
         let held_bytes = connection.held.total();
-        self.away.insert(token.0, Away { lane, held_bytes, ..Away::default() });
+        self.away.insert(token.0, Detached { lane, held_bytes, ..Detached::default() });
         let job = Job::new(token, lane, connection, (&self.settings.away, self.context.now_secs));
         if let Err(job) = self.slow.add(job) {
             // Out of threads: as bad as out of memory, which this connection is to pay for, and
             // nobody else.
-            self.away.insert(token.0, Away { closes: Some(Counter::ClosedMemory), ..Away::default() });
+            self.away
+                .insert(token.0, Detached { closes: Some(Counter::ClosedMemory), ..Detached::default() });
             self.take_back(job);
         }
     }
@@ -52,12 +53,12 @@ impl<'c> Worker<'c> {
         }
         let added = epoll::add(&self.epoll, &connection, EventData::new_u64(token.0), EventFlags::IN);
         self.connections.put_back(token, connection);
-        let Away { pushes, closes, .. } = self.away.remove(&token.0).unwrap_or_default();
+        let Detached { pushes, closes, .. } = self.away.remove(&token.0).unwrap_or_default();
         let reason = closes.or(added.is_err().then_some(Counter::ClosedBroken));
         if let Some(reason) = reason {
             return self.close(token, reason);
         }
-        let spent = self.settle(token, lane);
+        let spent = self.charge_turn(token, lane);
         self.lanes.spend(lane, spent, 0);
         if !pushes.is_empty() {
             self.push(token, &pushes);
@@ -65,9 +66,9 @@ impl<'c> Worker<'c> {
         let Some(connection) = self.connections.get_mut(token) else { return };
         let lane = connection.lane;
         // No lane is being served now, so that it is to be among the active ones.
-        if is_leaving || matches!(step, Step::Again | Step::Yield | Step::Later) {
+        if is_leaving || matches!(step, Step::Again | Step::Yield | Step::AwaitGate) {
             self.wake(token, EventFlags::empty());
         }
-        self.go_on(token, lane, step);
+        self.schedule(token, lane, step);
     }
 }

@@ -9,12 +9,12 @@ use frontend::output::Output;
 use frontend::settings::Settings;
 use frontend::turn::Next;
 use millpond::ReadHandle;
-use millpond::secondary::Kept;
+use millpond::secondary::RetainedKey;
 use protocol::memcached::binary::{Parser as BinaryParser, REQUEST_MAGIC};
 use protocol::memcached::{Key, KeyBuf, MetaCommand, MetaRequest, Parse, Parser, Reply, Request};
 use tenancy::{Account, Route};
 
-use super::authentication::Said;
+use super::authentication::Credentials;
 use super::commands::{Commands, ExpiresAt};
 use super::crawler::Dump;
 use super::incoming::Incoming;
@@ -26,7 +26,7 @@ use super::{arithmetic, store};
 const KEPT_TOGETHER: usize = 32;
 
 /// A turn in progress.
-pub(super) struct Round<'a, 'c, 'i> {
+pub(super) struct ActiveTurn<'a, 'c, 'i> {
     pub(super) wire: &'a mut Wire,
     pub(super) parser: &'a mut Parser,
     pub(super) binary: &'a mut BinaryParser,
@@ -42,7 +42,7 @@ pub(super) struct Round<'a, 'c, 'i> {
     /// The account that the next turn is to be of, where that is another.
     pub(super) moves_to: Option<Arc<Account>>,
     /// The credentials in the request that ended the turn.
-    pub(super) said: Option<Said<'i>>,
+    pub(super) credentials: Option<Credentials<'i>>,
     pub(super) input: &'i [u8],
     pub(super) output: &'a mut Output<ReadHandle<'c>>,
     /// Lookups that have been read but not answered; they come before `position`.
@@ -52,7 +52,7 @@ pub(super) struct Round<'a, 'c, 'i> {
     pub(super) answered: usize,
 }
 
-impl<'c, 'i> Round<'_, 'c, 'i> {
+impl<'c, 'i> ActiveTurn<'_, 'c, 'i> {
     /// Answers requests until the turn is to end.
     pub(super) fn run(&mut self) -> Next {
         loop {
@@ -67,10 +67,10 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
                 return next;
             }
             if self.answered + self.batch.len() >= self.settings.max_requests_per_turn {
-                return self.answer_batch().unwrap_or(Next::Turn);
+                return self.answer_batch().unwrap_or(Next::Again);
             }
             if self.output.len() >= self.settings.max_output_bytes {
-                return self.answer_batch().unwrap_or(Next::Send);
+                return self.answer_batch().unwrap_or(Next::AwaitSend);
             }
             let input = self.input.get(self.position..).unwrap_or_default();
             let next = match self.wire {
@@ -100,7 +100,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
 
     /// Switches to another account if a request with this key, or one without a key, does not
     /// belong to the present tenant. `Some` ends the turn, and the request is still to be handled.
-    pub(super) fn goes_elsewhere(&mut self, key: Option<Key<'i>>) -> Option<Next> {
+    pub(super) fn switch_tenant(&mut self, key: Option<Key<'i>>) -> Option<Next> {
         let route = self.route.as_ref()?;
         let mut scratch = KeyBuf::default();
         let account = route.elsewhere(key.as_ref().map(|key| key.bytes(&mut scratch)))?;
@@ -114,7 +114,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
         }
         self.moves_to = Some(account);
         self.parse_afresh();
-        Next::Elsewhere(0)
+        Next::SwitchTenant(0)
     }
 
     /// Has the parsers begin with a request that was parsed already.
@@ -133,7 +133,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
         }
         if self.route.is_some()
             && let Some(key) = key_of(&request)
-            && let Some(next) = self.goes_elsewhere(key)
+            && let Some(next) = self.switch_tenant(key)
         {
             return Some(next);
         }
@@ -167,14 +167,14 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
     ///
     /// # Errors
     /// Ends the turn: some are on their way, and the request is to be parsed again.
-    pub(super) fn bring(&mut self, keys: &[Key<'i>], is_written: bool) -> Result<Vec<Kept<'c>>, Next> {
+    pub(super) fn bring(&mut self, keys: &[Key<'i>], is_written: bool) -> Result<Vec<RetainedKey<'c>>, Next> {
         let mut scratch = KeyBuf::default();
         let keys = keys.iter().map(|key| key.bytes(&mut scratch).to_vec());
         self.bring_all(&keys.map(|key| Needed { key, is_written }).collect::<Vec<_>>())
     }
 
     /// Does so for keys as they are stored.
-    fn bring_all(&mut self, keys: &[Needed]) -> Result<Vec<Kept<'c>>, Next> {
+    fn bring_all(&mut self, keys: &[Needed]) -> Result<Vec<RetainedKey<'c>>, Next> {
         if let Some(next) = self.answer_batch() {
             return Err(next);
         }
@@ -182,7 +182,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
         let brought = self.bringing.bring(place, self.commands.keys(), keys);
         brought.ok_or_else(|| {
             self.parse_afresh();
-            Next::Bring
+            Next::AwaitItems
         })
     }
 
@@ -260,7 +260,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
                     return Some(next);
                 }
                 *self.answered_keys = index - 1;
-                return Some(Next::Elsewhere(consumed));
+                return Some(Next::SwitchTenant(consumed));
             }
             if let Some(next) = self.make_room() {
                 return Some(next);
@@ -306,7 +306,7 @@ impl<'c, 'i> Round<'_, 'c, 'i> {
             *self.answered_keys = key_index;
             // What was parsed beyond that place is parsed again.
             self.parse_afresh();
-            return Some(Next::Send);
+            return Some(Next::AwaitSend);
         }
         self.batch.clear();
         None

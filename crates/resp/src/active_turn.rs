@@ -55,7 +55,7 @@ impl Done {
 }
 
 /// A turn in progress.
-pub(super) struct Round<'a, 'c, 'i> {
+pub(super) struct ActiveTurn<'a, 'c, 'i> {
     pub(super) parser: &'a mut Parser,
     pub(super) answered_keys: &'a mut usize,
     pub(super) incoming: &'a mut Option<Incoming<'c>>,
@@ -75,7 +75,7 @@ pub(super) struct Round<'a, 'c, 'i> {
     /// The position of the next request.
     pub(super) position: usize,
     pub(super) answered: usize,
-    /// Start of the round, in nanoseconds, if its time is limited.
+    /// Start of the turn, in nanoseconds, if its time is limited.
     pub(super) began: Option<u64>,
     /// The time at which the last request was answered, where nothing was done since, in
     /// nanoseconds.
@@ -88,7 +88,7 @@ pub(super) struct Round<'a, 'c, 'i> {
     pub(super) is_verbose: bool,
 }
 
-impl<'i> Round<'_, '_, 'i> {
+impl<'i> ActiveTurn<'_, '_, 'i> {
     /// Runs as the connection `id`. Returns the outcome, and the account charged for the next turn,
     /// if that is another.
     pub(super) fn carry_out(mut self, id: u64) -> (Turn, Option<Arc<Account>>) {
@@ -124,10 +124,10 @@ impl<'i> Round<'_, '_, 'i> {
                 return next;
             }
             if self.answered + self.batch.len() >= settings.max_requests_per_turn {
-                return self.answer_batch().unwrap_or(Next::Turn);
+                return self.answer_batch().unwrap_or(Next::Again);
             }
             if self.output.len() >= settings.max_output_bytes {
-                return self.answer_batch().unwrap_or(Next::Send);
+                return self.answer_batch().unwrap_or(Next::AwaitSend);
             }
             if let Some(next) = self.step() {
                 return next;
@@ -253,14 +253,14 @@ impl<'i> Round<'_, '_, 'i> {
     /// on.
     pub(super) fn wait(&mut self) -> Next {
         self.parser.restart();
-        Next::Hold
+        Next::AwaitUnpause
     }
 
     /// Ends the turn: the request at the front, of which `parsed` bytes were parsed, continues as
     /// another tenant.
     pub(super) fn move_on(&mut self, parsed: usize) -> Next {
         self.parser.restart();
-        Next::Elsewhere(parsed)
+        Next::SwitchTenant(parsed)
     }
 
     /// Carries out a request of `consumed` bytes, and answers it.
@@ -296,7 +296,7 @@ impl<'i> Round<'_, '_, 'i> {
             Done::Later if self.moves_to.is_some() => return Some(self.move_on(0)),
             Done::Later => {
                 self.parser.restart();
-                return Some(Next::Later);
+                return Some(Next::AwaitGate);
             }
             Done::Slow => {
                 self.parser.restart();
@@ -304,7 +304,7 @@ impl<'i> Round<'_, '_, 'i> {
             }
             Done::Bring => {
                 self.parser.restart();
-                return Some(Next::Bring);
+                return Some(Next::AwaitItems);
             }
         }
         self.position += consumed;
@@ -322,7 +322,8 @@ impl<'i> Round<'_, '_, 'i> {
         }
         // The turn ends if another thread has closed the gate since this request closed it, if the
         // connection has switched tenants or authenticated, or if the turn has used its time.
-        (self.passed.is_none() || self.commands.has_moved() || self.has_used_its_time()).then_some(Next::Turn)
+        (self.passed.is_none() || self.commands.has_moved() || self.has_used_its_time())
+            .then_some(Next::Again)
     }
 
     /// Returns whether slow commands go to another thread.
@@ -365,7 +366,7 @@ impl<'i> Round<'_, '_, 'i> {
             self.commands.trace_step("listing", None, 0, since);
         }
         if !is_complete {
-            return Some(Next::Turn);
+            return Some(Next::Again);
         }
         *self.listing = None;
         None

@@ -16,17 +16,17 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Several(AtomicU64);
+pub struct MultiKeyLock(AtomicU64);
 
 /// The state of a key space when a reader began to read several of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen(u64);
+pub struct ReadMark(u64);
 
 /// Several keys are being written.
 #[derive(Debug)]
-pub struct Writing<'a>(&'a Several);
+pub struct Writing<'a>(&'a MultiKeyLock);
 
-impl Several {
+impl MultiKeyLock {
     /// Begins to write several keys, unless another does.
     pub fn write(&self) -> Option<Writing<'_>> {
         let before = self.0.load(Ordering::Relaxed);
@@ -39,13 +39,13 @@ impl Several {
     }
 
     /// Begins to read several keys, unless several are being written.
-    pub fn look(&self) -> Option<Seen> {
+    pub fn look(&self) -> Option<ReadMark> {
         let seen = self.0.load(Ordering::Acquire);
-        seen.is_multiple_of(2).then_some(Seen(seen))
+        seen.is_multiple_of(2).then_some(ReadMark(seen))
     }
 
     /// Returns whether all keys read since then were in the cache at one moment.
-    pub fn is_as(&self, seen: Seen) -> bool {
+    pub fn is_as(&self, seen: ReadMark) -> bool {
         fence(Ordering::Acquire);
         self.0.load(Ordering::Relaxed) == seen.0
     }
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn one_writes_at_a_time_and_who_reads_meanwhile_knows() {
-        let several = Several::default();
+        let several = MultiKeyLock::default();
         let seen = several.look().expect("nobody writes");
         assert!(several.is_as(seen));
         let writing = several.write().expect("nobody else writes");
