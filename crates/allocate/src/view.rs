@@ -90,11 +90,11 @@ pub struct Pool {
     pub place: Place,
     /// The miss ratio at any size.
     pub curve: Arc<MissRatioCurve>,
-    /// The memory granted now, in bytes.
+    /// The memory granted now, in bytes: its limit.
     pub size: u64,
     /// The memory in use, in bytes; less than `size` while the pool fills.
     pub used: u64,
-    /// The least memory that the pool may have, in bytes.
+    /// The least memory that the pool may have, in bytes: its reserve.
     pub floor: u64,
     /// The most memory that the pool may have, in bytes.
     pub ceiling: u64,
@@ -163,16 +163,6 @@ impl Pool {
     pub fn carried(&self, misses: Misses, grants: &[f64]) -> f64 {
         let carried = grants.iter().enumerate().map(|(resource, grant)| {
             let cost = self.cost(resource, misses);
-            if cost > 0.0 { grant / cost } else { f64::INFINITY }
-        });
-        carried.fold(f64::INFINITY, f64::min)
-    }
-
-    /// The requests per second that these grants carry at this miss ratio: the minimum over all
-    /// resources. Infinite if the pool needs no resource.
-    pub fn throughput(&self, miss_ratio: f64, grants: &[f64]) -> f64 {
-        let carried = self.demands.iter().zip(grants).map(|(demand, grant)| {
-            let cost = demand.at(miss_ratio);
             if cost > 0.0 { grant / cost } else { f64::INFINITY }
         });
         carried.fold(f64::INFINITY, f64::min)
@@ -346,11 +336,12 @@ mod tests {
     }
 
     #[test]
-    fn throughput_is_what_the_scarcest_resource_carries() {
+    fn the_scarcest_resource_limits_what_grants_carry() {
         let mut pool = pool("a");
         pool.demands = vec![Demand::new(1.0, 1.0), Demand { fixed: 0.5, on_miss: 0.0 }];
-        assert_eq!(pool.throughput(0.5, &[100.0, 400.0]), 200.0);
-        assert_eq!(pool.throughput(0.5, &[1000.0, 400.0]), 800.0);
-        assert_eq!(pool.throughput(0.0, &[0.0, 400.0]), 800.0);
+        let at = |ratio| Misses { memory: ratio, all: ratio };
+        assert_eq!(pool.carried(at(0.5), &[100.0, 400.0]), 200.0);
+        assert_eq!(pool.carried(at(0.5), &[1000.0, 400.0]), 800.0);
+        assert_eq!(pool.carried(at(0.0), &[0.0, 400.0]), 800.0);
     }
 }

@@ -22,7 +22,7 @@ pub enum Part {
     Compact,
     /// Connection buffers and state.
     Connections,
-    /// Tables, counters and everything else that is fixed at start-up.
+    /// Everything else: tables, counters, magazines, logs. Most of it is fixed at start-up.
     Fixed,
 }
 

@@ -5,13 +5,13 @@
 //!   an object behind such pointers first makes the object unreachable and then calls
 //!   [`Pins::synchronize`], which returns when every reader that was pinned at that moment has
 //!   unpinned. This waits, so it is for rare events.
-//! - A reader *protects* one word, the name of the object it reads, and then checks that the object
-//!   is still reachable. A thread that reclaims such objects makes a batch of them unreachable and
-//!   calls [`Pins::protected`] once: no thread reads an object that is not in the answer. No thread
-//!   waits, and a reader that sleeps keeps only one object from being reused. (Michael: "Hazard
-//!   pointers", IEEE TPDS 2004.) A thread that needs the batch only later marks the moment
-//!   ([`Pins::mark`]) and asks then ([`Pins::protected_since`]): if any thread has asked meanwhile,
-//!   its barrier serves both.
+//! - A reader *protects* one object: it publishes the object's 32-bit name in the thread's hazard
+//!   slot, and then checks that the object is still reachable. A thread that reclaims such objects
+//!   makes a batch of them unreachable and calls [`Pins::protected`] once: no thread reads an
+//!   object that is not in the answer. No thread waits, and a reader that sleeps keeps only one
+//!   object from being reused. (Michael: "Hazard pointers", IEEE TPDS 2004.) A thread that needs
+//!   the batch only later marks the moment ([`Pins::mark`]) and asks then
+//!   ([`Pins::protected_since`]): if any thread has asked meanwhile, its barrier serves both.
 //!
 //! In both, the reader's store must be visible before its loads. Instead of a fence in each reader,
 //! the reclaiming side makes all threads of the process pass one (`membarrier`, Linux 4.14). If the
@@ -140,8 +140,8 @@ impl Pins {
         (!is_pinned).then(|| self.pin())
     }
 
-    /// The calling thread's place for a protected word. `None` if the thread already protects a
-    /// word, or has no slot of its own, being one of more than 63 threads.
+    /// The calling thread's hazard slot. `None` if the thread already protects an object, or has no
+    /// slot of its own, being one of more than 63 threads.
     #[inline]
     pub fn guard(&self) -> Option<Guard<'_>> {
         let stripe = stripe();
@@ -249,10 +249,10 @@ impl Drop for Pinned<'_> {
     }
 }
 
-/// A thread's place for a protected word. The protection ends when this is dropped.
+/// The hazard slot of a thread. The protection ends when this is dropped.
 pub struct Guard<'a>(Hazard<'a>);
 
-/// The place that a [`Guard`] keeps, for calls under it. A value that is copied stays in registers,
+/// The slot that a [`Guard`] keeps, for calls under it. A value that is copied stays in registers,
 /// where a reference to the guard would put the guard into memory.
 ///
 /// ```compile_fail
@@ -277,7 +277,7 @@ impl<'a> Guard<'a> {
         self.0.pins.pin_in(self.0.slot)
     }
 
-    /// The place for the word.
+    /// The slot itself.
     #[inline]
     pub fn hazard(&self) -> Hazard<'_> {
         self.0

@@ -11,7 +11,7 @@ use std::sync::{Arc, Barrier};
 use anyhow::{Result, anyhow};
 use base::hash::mix64;
 use base::rng::seeded;
-use curve::{Access, Correction, Estimator, Ghost, Kind, Shards, StackDistance, Unit};
+use curve::{Access, Correction, Estimator, GhostCache, Kind, Shards, StackDistance, Unit};
 use millpond::watch::CurveConfig;
 use millpond::{ByteSize, Cache, CacheConfig, Clock, ItemOptions, PoolConfig, PoolId};
 use rand_distr::{Distribution, Zipf};
@@ -96,7 +96,7 @@ fn median(mut figures: Vec<f64>) -> [f64; 3] {
 pub fn estimators(options: &CostOptions) -> Vec<EstimatorCost> {
     let clock = Clock::System;
     let all: Vec<u64> = zipf(1, options.keys, STRETCH * 16).into_iter().map(mix64).collect();
-    let ghost = || Ghost::even(Unit::Bytes, options.keys * 500, 64, 1.0 / 32.0);
+    let ghost = || GhostCache::even(Unit::Bytes, options.keys * 500, 64, 1.0 / 32.0);
     let made: [(&'static str, Box<dyn Estimator>); 4] = [
         ("shards", Box::new(Shards::fixed_size(Unit::Bytes, options.config.keys))),
         ("ghost, 64 ticks", Box::new(ghost())),

@@ -326,7 +326,7 @@ fn buckets_of<K: Pod, V: Pod>(memory: ByteSize) -> Result<u32, Error> {
 }
 
 #[inline]
-fn value_at<V: Pod>(bucket: Bucket<'_>, number: usize) -> memory::cells::Look<V> {
+fn value_at<V: Pod>(bucket: Bucket<'_>, number: usize) -> memory::cells::CellResult<V> {
     bucket.cells.pod(bucket.form.value(number))
 }
 

@@ -18,7 +18,7 @@ pub struct Key {
     /// Its dotted name; entries of `[[listener]]`, `[[pool]]` and `[[tenant]]` are named as if they
     /// were tables.
     pub path: &'static str,
-    /// True if SIGHUP applies a new value; otherwise it needs a restart.
+    /// True if a new value is applied without a restart, by SIGHUP, `CONFIG SET` or the admin API.
     pub online: bool,
     /// The lines of its doc comment.
     pub(crate) doc: &'static [&'static str],

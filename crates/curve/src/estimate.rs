@@ -68,7 +68,7 @@ pub trait Estimator {
     /// Counts reads that the caller did not record because [`Self::follows`] returned false for
     /// their hashes. Without this count, the estimator cannot correct for hot keys that are in the
     /// sample, or missing from it, by chance.
-    fn pass(&mut self, reads: u64);
+    fn count_unsampled(&mut self, reads: u64);
 
     /// Returns whether accesses to the key with this hash are recorded. May become false as keys
     /// are added; it then stays false, except through [`Self::age`].

@@ -61,7 +61,7 @@ impl Estimator for StackDistance {
     }
 
     /// Does nothing: all keys are tracked.
-    fn pass(&mut self, _reads: u64) {}
+    fn count_unsampled(&mut self, _reads: u64) {}
 
     fn follows(&self, _hash: u64) -> bool {
         true

@@ -14,9 +14,9 @@
 //! | section 4.2 | here |
 //! |---|---|
 //! | each entry records the hash of the key and the size of its data | `Node` |
-//! | "only forwards a key access … if it falls in the sampling space", `1/s` | [`Ghost::access`], and [`crate::sample`]; its list and its sizes are `1/s` as large |
+//! | "only forwards a key access … if it falls in the sampling space", `1/s` | [`GhostCache::access`], and [`crate::sample`]; its list and its sizes are `1/s` as large |
 //! | the list of size `z_n` serves all `z_i`: is the key in the `z_i` prefix? | the `tick` of its node, and the `Boundary` of each prefix |
-//! | the "miss ratio table for a range of cache sizes" | [`Ghost::counts`] |
+//! | the "miss ratio table for a range of cache sizes" | [`GhostCache::counts`] |
 //! | "MRC is constructed as a piecewise function" | [`Estimator::curve`] |
 //!
 //! Differences, and why:
@@ -85,7 +85,7 @@ struct Boundary {
 /// Takes about 60 bytes for each tracked key. Their number is at most that of the keys in the
 /// largest cache, times the rate.
 #[derive(Clone, Debug)]
-pub struct Ghost {
+pub struct GhostCache {
     unit: Unit,
     threshold: u32,
     weight: f64,
@@ -104,7 +104,7 @@ pub struct Ghost {
     seen: u64,
 }
 
-impl Ghost {
+impl GhostCache {
     /// Creates a ghost cache for these sizes, which must rise, over a sample of all keys at this
     /// rate.
     ///
@@ -191,7 +191,7 @@ impl Ghost {
         if matches!(self.by_key.search(hash), Search::Found(_)) {
             return self.access(hash, 0, Mode::Count);
         }
-        self.pass(1);
+        self.count_unsampled(1);
         if place(hash) < self.threshold {
             self.count(hash, None);
         }
@@ -348,7 +348,7 @@ impl Ghost {
     }
 }
 
-impl Ghost {
+impl GhostCache {
     /// The keys in the list and their sizes, from the front.
     fn sizes(&self) -> impl Iterator<Item = (u64, f64)> {
         let node = |at: u32| self.nodes.get(at as usize).filter(|_| at != NONE);
@@ -371,7 +371,7 @@ impl Ghost {
     }
 }
 
-impl Estimator for Ghost {
+impl Estimator for GhostCache {
     fn record(&mut self, hash: u64, size: u32, kind: Kind) {
         match kind {
             Kind::Read => self.access(hash, size, Mode::Count),
@@ -381,7 +381,7 @@ impl Estimator for Ghost {
         }
     }
 
-    fn pass(&mut self, reads: u64) {
+    fn count_unsampled(&mut self, reads: u64) {
         self.requests += reads as f64;
         self.seen += reads;
     }

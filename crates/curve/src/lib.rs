@@ -40,7 +40,7 @@ mod tests;
 
 pub use estimate::{Access, Estimator, Kind};
 pub use exact::StackDistance;
-pub use ghost::Ghost;
+pub use ghost::GhostCache;
 pub use groups::Correction;
 pub use local::{ShadowQueue, TailHits};
 pub use mini::{Miniature, Simulated};

@@ -6,7 +6,7 @@
 
 use crate::estimate::{Estimator, Kind};
 use crate::exact::learnt;
-use crate::ghost::Ghost;
+use crate::ghost::GhostCache;
 use crate::mrc::{Confidence, Point};
 use crate::mrc::{MissRatioCurve, Unit};
 use crate::stack::Stack;
@@ -26,7 +26,7 @@ use crate::stack::Stack;
 /// its shadow. The curve has these three points.
 #[derive(Clone, Debug)]
 pub struct ShadowQueue {
-    ghost: Ghost,
+    ghost: GhostCache,
 }
 
 impl ShadowQueue {
@@ -41,7 +41,7 @@ impl ShadowQueue {
             tail > 0 && tail < size && shadow > 0,
             "a queue of {size} has no tail of {tail} and shadow of {shadow}"
         );
-        Self { ghost: Ghost::new(unit, [size - tail, size, size + shadow], rate) }
+        Self { ghost: GhostCache::new(unit, [size - tail, size, size + shadow], rate) }
     }
 
     /// Sampled hits in the tail of the queue: those that a queue without it would miss.
@@ -60,8 +60,8 @@ impl Estimator for ShadowQueue {
         self.ghost.record(hash, size, kind);
     }
 
-    fn pass(&mut self, reads: u64) {
-        self.ghost.pass(reads);
+    fn count_unsampled(&mut self, reads: u64) {
+        self.ghost.count_unsampled(reads);
     }
 
     fn follows(&self, hash: u64) -> bool {
@@ -179,7 +179,7 @@ impl Estimator for TailHits {
     }
 
     /// Does nothing: all keys are tracked.
-    fn pass(&mut self, _reads: u64) {}
+    fn count_unsampled(&mut self, _reads: u64) {}
 
     fn follows(&self, _hash: u64) -> bool {
         true

@@ -124,7 +124,7 @@ impl<S: Simulated> Miniature<S> {
 impl<S: Simulated> Estimator for Miniature<S> {
     fn record(&mut self, hash: u64, size: u32, kind: Kind) {
         let read = kind.counts();
-        self.pass(u64::from(read));
+        self.count_unsampled(u64::from(read));
         if place(hash) >= self.threshold {
             return;
         }
@@ -151,7 +151,7 @@ impl<S: Simulated> Estimator for Miniature<S> {
         }
     }
 
-    fn pass(&mut self, reads: u64) {
+    fn count_unsampled(&mut self, reads: u64) {
         self.requests += reads as f64;
         self.seen += reads;
     }

@@ -292,7 +292,7 @@ impl Estimator for Shards {
         }
     }
 
-    fn pass(&mut self, reads: u64) {
+    fn count_unsampled(&mut self, reads: u64) {
         self.count_reads(reads);
     }
 

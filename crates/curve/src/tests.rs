@@ -7,8 +7,8 @@ use base::rng::{RngExt, seeded};
 
 use crate::ghost::Mode;
 use crate::{
-    Access, Estimator, Ghost, Kind, Miniature, MissRatioCurve, ShadowQueue, Shards, Simulated, StackDistance,
-    TailHits, Unit,
+    Access, Estimator, GhostCache, Kind, Miniature, MissRatioCurve, ShadowQueue, Shards, Simulated,
+    StackDistance, TailHits, Unit,
 };
 
 /// An LRU list that is searched from its end: nobody can read it wrongly.
@@ -59,7 +59,7 @@ fn an_error_of_nothing_has_no_sign() {
 }
 
 /// The miss ratio of a ghost cache at a tick, out of its counts.
-fn hits_at(ghost: &Ghost, size: u64) -> f64 {
+fn hits_at(ghost: &GhostCache, size: u64) -> f64 {
     let (hits, misses) = ghost.counts();
     let within: f64 =
         ghost.ticks().iter().zip(hits).filter(|(tick, _)| **tick <= size).map(|(_, hits)| hits).sum();
@@ -69,7 +69,7 @@ fn hits_at(ghost: &Ghost, size: u64) -> f64 {
 /// The example of gcache's README.
 #[test]
 fn the_ghost_cache_gives_the_published_example() {
-    let mut ghost = Ghost::new(Unit::Items, [4, 6, 8], 1.0);
+    let mut ghost = GhostCache::new(Unit::Items, [4, 6, 8], 1.0);
     for block in 1..=8 {
         ghost.access(mix64(block), 0, Mode::Count);
     }
@@ -92,7 +92,7 @@ fn the_ghost_cache_counts_as_stack_distances_do() {
             let mut rng = seeded(seed);
             let scale = if unit == Unit::Items { 1 } else { 50 };
             let ticks: Vec<u64> = ticks.iter().map(|tick| tick * scale).collect();
-            let mut ghost = Ghost::new(unit, ticks.clone(), 1.0);
+            let mut ghost = GhostCache::new(unit, ticks.clone(), 1.0);
             let mut plain = PlainStack::default();
             let (mut hits, mut misses) = (vec![0.0; ticks.len()], 0.0);
             for step in 0..6_000 {
@@ -117,7 +117,7 @@ fn the_ghost_cache_counts_as_stack_distances_do() {
 
 #[test]
 fn modes_say_how_an_access_counts() {
-    let mut ghost = Ghost::new(Unit::Items, [2, 4], 1.0);
+    let mut ghost = GhostCache::new(Unit::Items, [2, 4], 1.0);
     for mode in [Mode::Refresh, Mode::CountAsMiss, Mode::Count, Mode::CountAsHit] {
         ghost.access(mix64(1), 0, mode);
     }
@@ -158,7 +158,7 @@ fn samples_come_near_the_exact_curve_over_items_and_bytes_of_two_sizes() {
         let mut rate = Shards::fixed_rate(unit, 0.1);
         let requests: Vec<(u64, u32)> = bimodal(5, 30_000, 200_000).collect();
         requests.iter().for_each(|&(hash, size)| exact.record(hash, size, Kind::Read));
-        let mut ghost = Ghost::even(unit, exact.footprint(), 64, 0.1);
+        let mut ghost = GhostCache::even(unit, exact.footprint(), 64, 0.1);
         for &(hash, bytes) in &requests {
             size.record(hash, bytes, Kind::Read);
             rate.record(hash, bytes, Kind::Read);
@@ -185,7 +185,7 @@ fn passing_requests_over_is_as_recording_them() {
         if some.follows(hash) {
             some.record(hash, size, Kind::Read);
         } else {
-            some.pass(1);
+            some.count_unsampled(1);
         }
     }
     assert_eq!(all.curve(), some.curve());
@@ -375,7 +375,7 @@ fn the_told_error_bounds_the_true_one_in_95_of_100_curves_and_is_of_its_size() {
     for (kind, seed) in (0..4).flat_map(|kind| (0..24).map(move |seed| (kind, seed))) {
         let requests = requests(kind, seed, 12_000);
         let mut exact = StackDistance::new(Unit::Items);
-        let mut ghost = Ghost::even(Unit::Items, 6_000, 128, 0.1);
+        let mut ghost = GhostCache::even(Unit::Items, 6_000, 128, 0.1);
         let mut shards = [
             Shards::fixed_rate(Unit::Items, 0.05),
             Shards::fixed_rate(Unit::Items, 0.25),

@@ -16,9 +16,9 @@
 //!
 //! Policy bits: the stamp of `crate::generations`: trial = T1, proven = T2.
 
-use crate::contract::{Entry, Items, Queue, Queueing, Rank, Rule};
+use crate::contract::{Entry, EvictionPolicy, Items, Queue, Rank, Rule};
 use crate::generations::Part;
-use crate::ghost::Ghost;
+use crate::ghost::GhostQueue;
 use crate::hits::Hits;
 use crate::lists::{Lists, in_lists};
 use crate::scan_budget::ScanBudget;
@@ -31,14 +31,14 @@ const B2: usize = 1;
 /// The policy of one class.
 pub struct Arc {
     lists: Lists,
-    ghosts: Ghost<2>,
+    ghosts: GhostQueue<2>,
     /// Target number of items in T1: `p`.
     target: f64,
 }
 
 impl Arc {
     pub(crate) fn new(hits: &Hits, expected: usize, now: u32) -> Self {
-        Self { lists: Lists::new(hits, false, expected, now), ghosts: Ghost::default(), target: 0.0 }
+        Self { lists: Lists::new(hits, false, expected, now), ghosts: GhostQueue::default(), target: 0.0 }
     }
 
     /// Adds an evicted item to the ghosts of its part.
@@ -52,7 +52,7 @@ impl Arc {
     }
 }
 
-impl Queueing for Arc {
+impl EvictionPolicy for Arc {
     const RULE: Rule = Rule::Lists;
 
     in_lists!();

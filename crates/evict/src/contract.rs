@@ -2,9 +2,9 @@
 //! those that it must implement.
 //!
 //! The engine's side is public: [`Entry`] names items, [`Items`] gives access to them, and
-//! [`Claim`] is the outcome of taking one. The policy's side is [`Queueing`]. `order` dispatches to
-//! the policy of a class, and `policy` adds what all of them have in common: hits, conversion,
-//! limits.
+//! [`Claim`] is the outcome of taking one. The policy's side is [`EvictionPolicy`]. `order`
+//! dispatches to the policy of a class, and `policy` adds what all of them have in common: hits,
+//! conversion, limits.
 
 use crate::scan_budget::ScanBudget;
 
@@ -109,7 +109,7 @@ pub(crate) struct Rank {
 /// To add a policy: a file that implements this, a line in `order`, and its entry in `kind`.
 /// `behaviour` then tests it with the others. A policy of LRU lists leaves most methods to
 /// [`in_lists`](crate::lists::in_lists).
-pub(crate) trait Queueing {
+pub(crate) trait EvictionPolicy {
     /// The rule that hits follow under this policy.
     const RULE: Rule;
 

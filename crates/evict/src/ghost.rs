@@ -97,7 +97,7 @@ impl Epochs {
 }
 
 /// Recently evicted keys, in one or two queues.
-pub struct Ghost<const QUEUES: usize = 1> {
+pub struct GhostQueue<const QUEUES: usize = 1> {
     sets: Vec<Set>,
     capacity: usize,
     is_closed: bool,
@@ -152,7 +152,7 @@ impl Waiting {
     }
 }
 
-impl<const QUEUES: usize> Default for Ghost<QUEUES> {
+impl<const QUEUES: usize> Default for GhostQueue<QUEUES> {
     fn default() -> Self {
         const { assert!(QUEUES == 1 || QUEUES == 2, "a tag has one bit for the queue") };
         Self {
@@ -167,7 +167,7 @@ impl<const QUEUES: usize> Default for Ghost<QUEUES> {
     }
 }
 
-impl<const QUEUES: usize> Ghost<QUEUES> {
+impl<const QUEUES: usize> GhostQueue<QUEUES> {
     /// Memory, in bytes.
     pub fn bytes(&self) -> usize {
         let epochs: usize = self.queues.iter().map(|queue| queue.alive.capacity() * size_of::<u32>()).sum();
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn a_small_ghost_is_an_exact_fifo_in_which_a_found_key_makes_room() {
         for capacity in [1, 9, 14] {
-            let mut ghost = Ghost::<1>::default();
+            let mut ghost = GhostQueue::<1>::default();
             ghost.set_capacity(capacity);
             let mut model = VecDeque::new();
             for step in 0..20_000_u64 {
@@ -431,11 +431,11 @@ mod tests {
     #[test]
     fn a_large_ghost_remembers_the_recent_and_rarely_errs() {
         const CAPACITY: u64 = 100_000;
-        let mut ghost = Ghost::<1>::default();
+        let mut ghost = GhostQueue::<1>::default();
         ghost.set_capacity(CAPACITY as usize);
         (0..10 * CAPACITY).for_each(|i| ghost.insert(0, hash(i)));
         ghost.validate();
-        let remembered = |ghost: &mut Ghost<1>, from: u64, to: u64| {
+        let remembered = |ghost: &mut GhostQueue<1>, from: u64, to: u64| {
             (from..to).filter(|&i| ghost.remove(hash(i)).is_some()).count() as f64 / (to - from) as f64
         };
         let strange = remembered(&mut ghost, 20 * CAPACITY, 21 * CAPACITY);
@@ -467,7 +467,7 @@ mod tests {
     #[test]
     fn what_waits_counts_and_is_found_in_its_queue() {
         for (added, settles) in [(1, false), (15, false), (16, false), (17, false), (40, false), (40, true)] {
-            let mut ghost = Ghost::<2>::default();
+            let mut ghost = GhostQueue::<2>::default();
             ghost.set_capacity(LARGE);
             // Hash 0 among them.
             let hash = |i: u64| if i == added - 1 { 0 } else { hash(i + 1) };
@@ -486,7 +486,7 @@ mod tests {
 
     #[test]
     fn growth_keeps_more_than_half_of_what_is_remembered() {
-        let mut ghost = Ghost::<1>::default();
+        let mut ghost = GhostQueue::<1>::default();
         ghost.set_capacity(1_000);
         (0..800).for_each(|i| ghost.insert(0, hash(i)));
         ghost.set_capacity(1_700);
@@ -502,7 +502,7 @@ mod tests {
     #[test]
     fn epochs_that_die_of_age_are_empty_when_their_numbers_return() {
         for capacity in (16..4_200).step_by(37).flat_map(|capacity| [capacity, capacity + capacity / 6]) {
-            let mut ghost = Ghost::<1>::default();
+            let mut ghost = GhostQueue::<1>::default();
             // The table is a little larger than it has to be.
             ghost.set_capacity(capacity + capacity / 5);
             ghost.set_capacity(capacity);
@@ -522,7 +522,7 @@ mod tests {
     #[test]
     fn two_queues_share_a_table_and_shrink_apart() {
         const EACH: u64 = 20_000;
-        let mut ghost = Ghost::<2>::default();
+        let mut ghost = GhostQueue::<2>::default();
         ghost.set_capacity(2 * EACH as usize);
         for i in 0..3 * EACH {
             ghost.shrink(0, EACH as usize);
@@ -530,7 +530,7 @@ mod tests {
             ghost.insert((i % 2) as usize, hash(i));
         }
         ghost.validate();
-        let held = |ghost: &Ghost<2>| (ghost.len(0) as u64, ghost.len(1) as u64);
+        let held = |ghost: &GhostQueue<2>| (ghost.len(0) as u64, ghost.len(1) as u64);
         let (first, second) = held(&ghost);
         assert!(first.abs_diff(EACH) < EACH / 40 && second.abs_diff(EACH) < EACH / 40, "{first} {second}");
         ghost.shrink(0, EACH as usize / 4);

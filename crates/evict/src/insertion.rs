@@ -18,7 +18,7 @@
 //!
 //! Policy bits: the stamp of `crate::generations`.
 
-use crate::contract::{Entry, Items, Queue, Queueing, Rank, Rule};
+use crate::contract::{Entry, EvictionPolicy, Items, Queue, Rank, Rule};
 use crate::generations::Part;
 use crate::hits::Hits;
 use crate::lists::{Lists, in_lists};
@@ -44,7 +44,7 @@ impl LruInsertion {
     }
 }
 
-impl Queueing for LruInsertion {
+impl EvictionPolicy for LruInsertion {
     const RULE: Rule = Rule::Lists;
 
     in_lists!();

@@ -38,8 +38,8 @@ const MOST_FOLDED: usize = 512;
 /// The parts in the approximate order in which they are evicted from.
 const EVICTED: [Part; 3] = [Part::Trial, Part::Proven, Part::Young];
 
-/// The methods of [`Queueing`](crate::contract::Queueing) that are the same for all policies made
-/// of lists. The lists are the policy's field `lists`.
+/// The methods of [`EvictionPolicy`](crate::contract::EvictionPolicy) that are the same for all
+/// policies made of lists. The lists are the policy's field `lists`.
 macro_rules! in_lists {
     () => {
         fn removed(&mut self, bits: u8, items: &impl Items) {

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use base::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use crate::contract::{Claim, Entry, Items, MAX_HELD_TRIES, Queue, Queueing, Rank, Rule};
+use crate::contract::{Claim, Entry, EvictionPolicy, Items, MAX_HELD_TRIES, Queue, Rank, Rule};
 use crate::fifo::{Blocks, Fifo};
 use crate::hits::Hits;
 use crate::scan_budget::ScanBudget;
@@ -213,7 +213,7 @@ impl Lru {
     }
 }
 
-impl Queueing for Lru {
+impl EvictionPolicy for Lru {
     const RULE: Rule = Rule::Lru;
 
     fn admit(&mut self, _fingerprint: u32) -> u8 {

@@ -1,7 +1,7 @@
 //! The order of a policy's items, by dispatch to the policy: the only module that lists all
 //! policies.
 
-use crate::contract::{Entry, Items, Queue, Queueing, Rank, Rule};
+use crate::contract::{Entry, EvictionPolicy, Items, Queue, Rank, Rule};
 use crate::scan_budget::ScanBudget;
 
 /// Generates the enum, a conversion into it from each policy, and the macro `dispatch!`. The first
@@ -43,10 +43,10 @@ orders! {
     Arc(crate::arc::Arc),
 }
 
-/// The methods of [`Queueing`], documented there.
+/// The methods of [`EvictionPolicy`], documented there.
 impl Order {
     pub(crate) fn rule(&self) -> Rule {
-        fn rule_of<P: Queueing>(_policy: &P) -> Rule {
+        fn rule_of<P: EvictionPolicy>(_policy: &P) -> Rule {
             P::RULE
         }
         dispatch!(self, policy => rule_of(policy))

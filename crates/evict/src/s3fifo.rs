@@ -27,9 +27,9 @@
 //!    another policy left behind (invariant 1 of `hits`). So it only guides evictions, and is
 //!    corrected when a queue turns out to be empty.
 
-use crate::contract::{Claim, Entry, Items, MAX_HELD_TRIES, Queue, Queueing, Rank, Rule};
+use crate::contract::{Claim, Entry, EvictionPolicy, Items, MAX_HELD_TRIES, Queue, Rank, Rule};
 use crate::fifo::{Blocks, Fifo};
-use crate::ghost::Ghost;
+use crate::ghost::GhostQueue;
 use crate::scan_budget::ScanBudget;
 
 const COUNT: u8 = 0b011;
@@ -62,7 +62,7 @@ pub struct S3Fifo {
     blocks: Blocks<63>,
     small: Fifo,
     main: Fifo,
-    ghost: Ghost<1>,
+    ghost: GhostQueue<1>,
     items: usize,
     small_items: usize,
     small_percent: u8,
@@ -80,7 +80,7 @@ impl S3Fifo {
             blocks: Blocks::default(),
             small: Fifo::default(),
             main: Fifo::default(),
-            ghost: Ghost::default(),
+            ghost: GhostQueue::default(),
             items: 0,
             small_items: 0,
             small_percent,
@@ -192,7 +192,7 @@ impl S3Fifo {
     }
 }
 
-impl Queueing for S3Fifo {
+impl EvictionPolicy for S3Fifo {
     const RULE: Rule = Rule::S3Fifo;
 
     fn admit(&mut self, fingerprint: u32) -> u8 {

@@ -17,7 +17,7 @@
 //! Invariant 1: each item has an entry; `items` is their number, and entries beyond those are
 //! stale.
 
-use crate::contract::{Claim, Entry, Items, MAX_HELD_TRIES, Queue, Queueing, Rank, Rule};
+use crate::contract::{Claim, Entry, EvictionPolicy, Items, MAX_HELD_TRIES, Queue, Rank, Rule};
 use crate::fifo::{Blocks, Fifo};
 use crate::scan_budget::ScanBudget;
 
@@ -56,7 +56,7 @@ impl Sieve {
     }
 }
 
-impl Queueing for Sieve {
+impl EvictionPolicy for Sieve {
     const RULE: Rule = Rule::Sieve;
 
     fn admit(&mut self, _fingerprint: u32) -> u8 {

@@ -21,7 +21,7 @@
 
 use std::sync::Arc;
 
-use crate::contract::{Claim, Entry, Items, MAX_HELD_TRIES, Queue, Queueing, Rank, Rule};
+use crate::contract::{Claim, Entry, EvictionPolicy, Items, MAX_HELD_TRIES, Queue, Rank, Rule};
 use crate::generations::Part;
 use crate::hits::Hits;
 use crate::lists::{Lists, in_lists};
@@ -88,7 +88,7 @@ impl TinyLfu {
     }
 }
 
-impl Queueing for TinyLfu {
+impl EvictionPolicy for TinyLfu {
     const RULE: Rule = Rule::Counted;
 
     in_lists!();

@@ -22,7 +22,7 @@
 //!
 //! Policy bits: the stamp of `crate::generations`: young = hot, proven = warm, trial = cold.
 
-use crate::contract::{Entry, Items, Queue, Queueing, Rank, Rule};
+use crate::contract::{Entry, EvictionPolicy, Items, Queue, Rank, Rule};
 use crate::generations::Part;
 use crate::hits::Hits;
 use crate::lists::{Lists, in_lists};
@@ -56,7 +56,7 @@ impl TwoQ {
     }
 }
 
-impl Queueing for TwoQ {
+impl EvictionPolicy for TwoQ {
     const RULE: Rule = Rule::Lists;
 
     in_lists!();

@@ -49,9 +49,9 @@ impl<'c> Bringing<'c> {
         !self.waiting.is_empty()
     }
 
-    /// Waits no longer for what has taken too long ([`millpond::Cache::patience`]): a device that
-    /// hangs must not hold up clients. Returns whether there is such an item; the connection is to
-    /// go on without it. To be called once a second.
+    /// Waits no longer for what has taken too long ([`millpond::Cache::fetch_timeout`]): a device
+    /// that hangs must not hold up clients. Returns whether there is such an item; the connection
+    /// is to go on without it. To be called once a second.
     pub fn give_up(&mut self, now_nanos: u64) -> bool {
         if !self.is_waiting() {
             return false;
@@ -121,10 +121,10 @@ impl<'c> Bringing<'c> {
             item.wake(waker);
         }
         self.waiting.push(item.clone());
-        let patience = shared.cache.patience().as_nanos() as u64;
-        let until = shared.clock.monotonic_nanos().saturating_add(patience);
+        let fetch_timeout = shared.cache.fetch_timeout().as_nanos() as u64;
+        let until = shared.clock.monotonic_nanos().saturating_add(fetch_timeout);
         match self.waits.get_mut(key) {
-            // However often it is asked for: the patience is that of the request for this key.
+            // However often it is asked for: the timeout is that of the request for this key.
             Some(wait) => wait.item = item,
             None => drop(self.waits.insert(key.to_vec(), Wait { item, until })),
         }

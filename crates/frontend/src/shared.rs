@@ -77,7 +77,7 @@ pub struct Shared {
     /// Held while a worker accepts. A worker without a free descriptor also holds it while it gives
     /// up its spare one, so that no other worker accepts with that descriptor.
     accepting: Mutex<()>,
-    /// The order to the maintenance thread.
+    /// Requests to the maintenance thread.
     pub maintenance: Maintenance,
     /// The users, and what each may do.
     pub users: Users,
@@ -220,7 +220,7 @@ impl Shared {
     #[inline]
     pub fn paused(&self, tenant: &Tenant) -> Option<Paused> {
         let paused = tenant.pause.now(&self.clock)?;
-        (!tenant.is_leaving() && !self.draining.load(Ordering::Relaxed)).then_some(paused)
+        (!tenant.is_being_removed() && !self.draining.load(Ordering::Relaxed)).then_some(paused)
     }
 
     /// Warns of HTTP on a port of the cache, at most once a minute.
@@ -252,14 +252,14 @@ impl Shared {
     }
 
     /// Returns whether several tenants share the server, so that none may change shared state.
-    pub fn is_shared(&self) -> bool {
+    pub fn has_several_tenants(&self) -> bool {
         self.directory().tenants.len() > 1
     }
 
     /// Calls `look` with the counters that clients of `tenant` may see: the tenant's own if several
     /// tenants share the server, otherwise all.
     pub fn each_seen(&self, tenant: &Arc<Tenant>, mut look: impl FnMut(&ListenerCounters)) {
-        if self.is_shared() {
+        if self.has_several_tenants() {
             let accounts = self.listeners.iter().filter_map(|listener| listener.accounts.account_of(tenant));
             accounts.for_each(|account| look(&account.counters));
         } else {
@@ -276,7 +276,7 @@ impl Shared {
 
     /// The pools that a client may know of: its own tenant's where there are several, else all.
     pub fn pools_seen_by(&self, tenant: &Tenant) -> Vec<PoolStats> {
-        if self.is_shared() {
+        if self.has_several_tenants() {
             self.cache.pool_stats(tenant.pool.id).into_iter().collect()
         } else {
             self.cache.stats().pools
@@ -287,7 +287,7 @@ impl Shared {
     /// all. `pools` are those that it may know of.
     pub fn memory_limit_seen(&self, pools: &[PoolStats]) -> u64 {
         let all = self.cache.ledger().limit();
-        if self.is_shared() {
+        if self.has_several_tenants() {
             pools.iter().filter_map(|pool| pool.limit_bytes).fold(all, u64::min)
         } else {
             all
@@ -296,7 +296,11 @@ impl Shared {
 
     /// The connections that a client may know of, as [`Self::pools_seen_by`].
     pub fn connections_seen_by(&self, tenant: &Tenant) -> usize {
-        if self.is_shared() { tenant.connections() } else { self.connections.load(Ordering::Relaxed) }
+        if self.has_several_tenants() {
+            tenant.connections()
+        } else {
+            self.connections.load(Ordering::Relaxed)
+        }
     }
 
     /// Keeps for `ACL LOG` that a connection was refused something: why, and what.

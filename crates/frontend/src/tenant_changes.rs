@@ -56,7 +56,7 @@ pub fn apply(
         }
     }
     let directory = Directory::new(tenants, pools);
-    leave.iter().for_each(|tenant| tenant.leave());
+    leave.iter().for_each(|tenant| tenant.begin_removal());
     let unused = present.pools.iter().filter(|pool| directory.pool(&pool.name).is_none()).cloned();
     shared.departing().extend(leave, unused);
     shared.set_directory(directory);

@@ -20,7 +20,7 @@ pub struct Full;
 ///
 /// While it lives, no other thread adds or removes an entry of this hash, and the items of all
 /// entries in the locked buckets keep their chunks.
-pub struct Guard<'a> {
+pub struct BucketGuard<'a> {
     index: &'a Index,
     hash: u64,
     home: u32,
@@ -31,7 +31,7 @@ pub struct Guard<'a> {
 
 impl Index {
     /// Locks the home of `hash`.
-    pub fn lock(&self, hash: u64) -> Guard<'_> {
+    pub fn lock(&self, hash: u64) -> BucketGuard<'_> {
         loop {
             let home = self.shape.load().home(hash);
             let bucket = self.table.get(home);
@@ -46,7 +46,7 @@ impl Index {
                 self.table.get(home + distance).lock();
             }
             held::add(1);
-            return Guard { index: self, hash, home, reach, changed: false };
+            return BucketGuard { index: self, hash, home, reach, changed: false };
         }
     }
 
@@ -72,7 +72,7 @@ impl Index {
     }
 }
 
-impl Guard<'_> {
+impl BucketGuard<'_> {
     /// The first entry with the hash's tag that `accept` accepts.
     #[inline]
     pub fn find(&self, mut accept: impl FnMut(ItemPtr) -> bool) -> Option<Slot> {
@@ -134,13 +134,13 @@ impl Guard<'_> {
     }
 
     /// The entries in the home, of any key: the candidates for removal on [`Full`].
-    pub fn home(&self) -> impl Iterator<Item = Slot> {
+    pub fn home_slots(&self) -> impl Iterator<Item = Slot> {
         let bucket = self.index.table.get(self.home);
         bucket.occupied().map(|slot| Slot { distance: 0, slot })
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for BucketGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         held::add(-1);

@@ -22,7 +22,7 @@ use base::sync::atomic::AtomicU32;
 use base::{Ledger, Part};
 use parking_lot::Mutex;
 
-pub use guard::{Full, Guard, Slot};
+pub use guard::{BucketGuard, Full, Slot};
 
 use shape::Shape;
 use table::Table;
@@ -32,9 +32,9 @@ use table::Table;
 /// Growth starts at 72 %.
 const TARGET_PER_BUCKET_X100: u64 = 816;
 const TRIGGER_PER_BUCKET_X100: u64 = 864;
-/// The entries per bucket, times 100, from which a full home lets growth start early: with 70 % of
-/// the slots in use, about one in 300 indexes of 4,096 buckets has 16 full buckets in a row, and so
-/// has no room for the next entry of the first.
+/// The entries per bucket, times 100, from which a full home lets growth start early: half of the
+/// slots. At 70 %, before growth starts otherwise, about one in 300 indexes of 4,096 buckets has 16
+/// full buckets in a row, and so has no room for the next entry of the first.
 const EARLY_PER_BUCKET_X100: u64 = 600;
 
 /// The index.

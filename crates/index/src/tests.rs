@@ -121,7 +121,7 @@ fn a_full_neighbourhood_is_refused_and_leaves_no_trace() {
         // The same hash for all: one home, and the 15 buckets behind it.
         let mut guard = index.lock(7);
         if guard.add(ItemPtr::from_bits(added)).is_err() {
-            assert!(guard.home().next().is_some());
+            assert!(guard.home_slots().next().is_some());
             break;
         }
         added += 1;

@@ -294,7 +294,7 @@ impl<'c> Commands<'_, 'c> {
 
     /// `cache_memlimit`.
     pub(super) fn set_memory(&mut self, mebibytes: u64) -> &'static [u8] {
-        if self.shared.is_shared() {
+        if self.shared.has_several_tenants() {
             return b"CLIENT_ERROR memory is shared by several tenants; only the operator can change it\r\n";
         }
         if mebibytes < 8 {

@@ -74,7 +74,7 @@ impl<'c> Commands<'_, 'c> {
                 Some(_) => {
                     // What the maintenance thread does is done for all tenants, and at its own pace
                     // where there are several.
-                    if !self.shared.is_shared() {
+                    if !self.shared.has_several_tenants() {
                         self.shared.maintenance.wake();
                     }
                     Reply::Ok.as_bytes()

@@ -136,7 +136,7 @@ impl<'c> Commands<'_, 'c> {
     ) -> Result<Stored, Denial> {
         let draft = match draft {
             // The item would be nowhere: its pool goes, too.
-            Ok(_) if self.tenant.is_leaving() => Err(WireError::OutOfMemoryStoring),
+            Ok(_) if self.tenant.is_being_removed() => Err(WireError::OutOfMemoryStoring),
             Ok(draft) => Ok(draft),
             Err(Unready::NoRoom(error)) => Err(error),
             Err(Unready::Denied(denial)) => return Err(denial),

@@ -157,7 +157,7 @@ impl<'c> Commands<'_, 'c> {
         reply::stat(out, "version", VERSION);
         reply::stat(out, "libevent", "none");
         number(out, "pointer_size", u64::from(usize::BITS));
-        if !shared.is_shared() {
+        if !shared.has_several_tenants() {
             let (user, system) = frontend::machine::processor_seconds();
             reply::stat(out, "rusage_user", &user);
             reply::stat(out, "rusage_system", &system);
@@ -177,7 +177,7 @@ impl<'c> Commands<'_, 'c> {
         }
         NEVER.iter().for_each(|name| number(out, name, 0));
         self.general_pools(out);
-        if !shared.is_shared() {
+        if !shared.has_several_tenants() {
             self.general_engine(out);
         }
     }
@@ -208,7 +208,7 @@ impl<'c> Commands<'_, 'c> {
         number(out, "slab_reassign_rescues", sum(|class| class.items_moved));
         number(out, "slab_reassign_evictions_nomem", sum(|class| class.move_evictions));
         number(out, "slab_reassign_busy_deletes", sum(|class| class.run_releases_aborted));
-        if shared.is_shared() {
+        if shared.has_several_tenants() {
             number(out, "memory_slabs", pools.iter().map(|pool| pool.slab_bytes).sum());
         }
     }
@@ -234,7 +234,7 @@ impl<'c> Commands<'_, 'c> {
     fn addresses(&self, config: &Config) -> (Option<SocketAddr>, Option<String>) {
         let own = [self.info.listener.address.clone()];
         let all: Vec<_> = config.listeners.iter().map(|listener| listener.address.clone()).collect();
-        let seen = if self.shared.is_shared() { &own[..] } else { &all };
+        let seen = if self.shared.has_several_tenants() { &own[..] } else { &all };
         let tcp = seen.iter().find_map(|address| match address {
             Address::Tcp(address) => Some(*address),
             Address::Unix(_) => None,
@@ -439,7 +439,7 @@ impl<'c> Commands<'_, 'c> {
             Address::Unix(path) => format!("unix:{}", path.display()),
         };
         let is_seen = |listener: &&Arc<ListenerState>| {
-            !self.shared.is_shared() || Arc::ptr_eq(listener, &self.info.listener)
+            !self.shared.has_several_tenants() || Arc::ptr_eq(listener, &self.info.listener)
         };
         for listener in self.shared.listeners.iter().filter(is_seen) {
             let mut stat = |name: &str, value: &str| {

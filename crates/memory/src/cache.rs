@@ -35,7 +35,7 @@ use crate::stores::SharesMemory;
 use crate::tail::Structures;
 use crate::touch::touched::Touched;
 use crate::tune::Tuner;
-use crate::upkeep::Turn;
+use crate::upkeep::PoolCursor;
 use crate::vacant::count::Sum;
 use crate::watch::Watch;
 
@@ -100,9 +100,9 @@ pub(crate) struct Core {
     pub(crate) room: Room,
     pub(crate) idle: Idle,
     pub(crate) touched: Touched,
-    pub(crate) rebalance_turn: Turn,
-    pub(crate) tune_turn: Turn,
-    pub(crate) flush_turn: Turn,
+    pub(crate) rebalance_turn: PoolCursor,
+    pub(crate) tune_turn: PoolCursor,
+    pub(crate) flush_turn: PoolCursor,
     /// Pools that are being removed.
     pub(crate) removals: AtomicU64,
     /// True if a pool has wanted a slab in vain, or was held back for another one, since memory was
@@ -287,9 +287,9 @@ impl Cache {
                 room: Room::default(),
                 idle: Idle::default(),
                 touched: Touched::default(),
-                rebalance_turn: Turn::default(),
-                tune_turn: Turn::default(),
-                flush_turn: Turn::default(),
+                rebalance_turn: PoolCursor::default(),
+                tune_turn: PoolCursor::default(),
+                flush_turn: PoolCursor::default(),
                 removals: AtomicU64::new(0),
                 is_short: AtomicBool::new(false),
                 removed_with_pools: AtomicU64::new(0),

@@ -14,7 +14,7 @@ use bytemuck::Pod;
 pub struct Corrupt;
 
 /// The result of looking at words that others may be writing to.
-pub type Look<T> = Result<T, Corrupt>;
+pub type CellResult<T> = Result<T, Corrupt>;
 
 const WORD: usize = size_of::<u32>();
 
@@ -42,33 +42,33 @@ impl<'a> Cells<'a> {
 
     /// A word.
     #[inline]
-    pub fn word(self, at: usize) -> Look<&'a AtomicU32> {
+    pub fn word(self, at: usize) -> CellResult<&'a AtomicU32> {
         self.0.get(at).ok_or(Corrupt)
     }
 
     /// The value of a word.
     #[inline]
-    pub fn get(self, at: usize) -> Look<u32> {
+    pub fn get(self, at: usize) -> CellResult<u32> {
         Ok(self.word(at)?.load(Ordering::Relaxed))
     }
 
     /// Sets a word.
     #[inline]
-    pub fn set(self, at: usize, value: u32) -> Look<()> {
+    pub fn set(self, at: usize, value: u32) -> CellResult<()> {
         self.word(at)?.store(value, Ordering::Relaxed);
         Ok(())
     }
 
     /// The words from `at` on that `bytes` bytes take.
     #[inline]
-    fn span(self, at: usize, bytes: usize) -> Look<&'a [AtomicU32]> {
+    fn span(self, at: usize, bytes: usize) -> CellResult<&'a [AtomicU32]> {
         let end = at.checked_add(words_for(bytes)).ok_or(Corrupt)?;
         self.0.get(at..end).ok_or(Corrupt)
     }
 
     /// Reads bytes that begin with word `at`.
     #[inline]
-    pub fn read(self, at: usize, out: &mut [u8]) -> Look<()> {
+    pub fn read(self, at: usize, out: &mut [u8]) -> CellResult<()> {
         let words = self.span(at, out.len())?;
         let mut chunks = out.chunks_exact_mut(WORD);
         for (bytes, word) in chunks.by_ref().zip(words) {
@@ -84,7 +84,7 @@ impl<'a> Cells<'a> {
 
     /// Writes bytes that begin with word `at`, and zeros to the end of their last word.
     #[inline]
-    pub fn write(self, at: usize, bytes: &[u8]) -> Look<()> {
+    pub fn write(self, at: usize, bytes: &[u8]) -> CellResult<()> {
         for (word, bytes) in self.span(at, bytes.len())?.iter().zip(bytes.chunks(WORD)) {
             let mut all = [0; WORD];
             all[..bytes.len()].copy_from_slice(bytes);
@@ -96,7 +96,7 @@ impl<'a> Cells<'a> {
     /// Returns whether the bytes that begin with word `at` are `bytes`. What follows them in their
     /// last word is zero.
     #[inline]
-    pub fn equals(self, at: usize, bytes: &[u8]) -> Look<bool> {
+    pub fn equals(self, at: usize, bytes: &[u8]) -> CellResult<bool> {
         let words = self.span(at, bytes.len())?;
         Ok(words.iter().zip(bytes.chunks(WORD)).all(|(word, bytes)| {
             let mut all = [0; WORD];
@@ -107,7 +107,7 @@ impl<'a> Cells<'a> {
 
     /// Compares the `len` bytes that begin with word `at` with `other`. What follows them in their
     /// last word is zero.
-    pub fn compare(self, at: usize, len: usize, other: &[u8]) -> Look<std::cmp::Ordering> {
+    pub fn compare(self, at: usize, len: usize, other: &[u8]) -> CellResult<std::cmp::Ordering> {
         for (word, bytes) in self.span(at, len)?.iter().zip(other.chunks(WORD)) {
             let mut all = [0; WORD];
             all[..bytes.len()].copy_from_slice(bytes);
@@ -120,7 +120,7 @@ impl<'a> Cells<'a> {
     }
 
     /// Copies `words` words.
-    pub fn copy(self, from: usize, to: Cells<'_>, at: usize, words: usize) -> Look<()> {
+    pub fn copy(self, from: usize, to: Cells<'_>, at: usize, words: usize) -> CellResult<()> {
         for (from, to) in self.span(from, words * WORD)?.iter().zip(to.span(at, words * WORD)?) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -129,14 +129,14 @@ impl<'a> Cells<'a> {
 
     /// The value that begins with word `at`.
     #[inline]
-    pub fn pod<T: Pod>(self, at: usize) -> Look<T> {
+    pub fn pod<T: Pod>(self, at: usize) -> CellResult<T> {
         let mut value = T::zeroed();
         self.read(at, bytemuck::bytes_of_mut(&mut value))?;
         Ok(value)
     }
 
     /// Reads bytes from byte `at` on.
-    pub fn read_bytes(self, at: usize, out: &mut [u8]) -> Look<()> {
+    pub fn read_bytes(self, at: usize, out: &mut [u8]) -> CellResult<()> {
         if at.is_multiple_of(WORD) {
             return self.read(at / WORD, out);
         }
@@ -148,7 +148,7 @@ impl<'a> Cells<'a> {
     }
 
     /// Writes bytes from byte `at` on, and leaves those around them as they are.
-    pub fn write_bytes(self, at: usize, bytes: &[u8]) -> Look<()> {
+    pub fn write_bytes(self, at: usize, bytes: &[u8]) -> CellResult<()> {
         if at.is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD) {
             return self.write(at / WORD, bytes);
         }

@@ -1,9 +1,9 @@
 //! Look-ups by key.
 //!
-//! A look-up takes no lock: it pins, finds the item in the index, and takes a reference to it or
-//! protects it. Here are the look-ups themselves; `watched` adds what is recorded of them, `change`
-//! removes and alters items by key, `fence` tells whether a key was written since, and `expiry`
-//! tells which items have expired or were flushed.
+//! A look-up takes no lock, except to record a sampled key ([`crate::watch`]): it pins, finds the
+//! item in the index, and takes a reference to it or protects it. Here are the look-ups themselves;
+//! `watched` adds what is recorded of them, `change` removes and alters items by key, `fence` tells
+//! whether a key was written since, and `expiry` tells which items have expired or were flushed.
 
 mod change;
 mod expiry;
@@ -354,7 +354,8 @@ impl<'c> Keys<'c> {
         };
         // SAFETY: the item is protected until `guard` is dropped (invariant 5 of `slab::item`).
         let is_special = unsafe {
-            (!item.is_plain() || space.may_be_flushed()) && (core.is_over(item, space) || item.is_long())
+            (!item.is_plain_and_inline() || space.may_be_flushed())
+                && (core.is_over(item, space) || item.is_long())
         };
         if is_special {
             drop(guard);

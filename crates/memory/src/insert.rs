@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use index::Guard;
+use index::BucketGuard;
 use slab::item::Item;
 use slab::{ItemPtr, SlabInfo};
 
@@ -29,7 +29,7 @@ impl Cache {
     /// Makes an item visible, in the place of the present item of its key. Returns handles of the
     /// new item and of the replaced one. If neither is needed, [`Self::put`] is cheaper.
     ///
-    /// A flush since the item was allocated does not take it: it counts as made now.
+    /// A flush since the item was allocated does not invalidate it: its creation time is now.
     pub fn insert_or_replace<'c>(
         &'c self,
         item: WriteHandle<'c>,
@@ -44,8 +44,8 @@ impl Cache {
 
     /// Makes an item visible, in the place of the one that its key has.
     ///
-    /// A flush since the item was allocated does not take it, even if its value is the copy of one
-    /// that the flush took: it counts as made now.
+    /// A flush since the item was allocated does not invalidate it, even if its value is the copy
+    /// of one that the flush did: its creation time is now.
     pub fn put(&self, item: WriteHandle<'_>) {
         item.core().publish(&item, |_| Verdict::Replace, false);
         drop(item.into_read());
@@ -53,7 +53,7 @@ impl Cache {
 
     /// Makes an item visible unless its key has one already.
     ///
-    /// A flush since the item was allocated does not take it: it counts as made now.
+    /// A flush since the item was allocated does not invalidate it: its creation time is now.
     ///
     /// # Errors
     /// The item, unchanged, where its key has one.
@@ -288,7 +288,7 @@ impl Core {
             drop(guard);
             self.enqueue(new, info);
             if let Some(old) = old {
-                self.retire(old, RemovalCause::Replaced, hold_old);
+                self.finish_removal(old, RemovalCause::Replaced, hold_old);
             }
             self.grow_index(new.hash());
             return Published::Done { old: old.filter(|_| hold_old), replaced: old.is_some() };
@@ -385,9 +385,9 @@ impl Core {
         }
     }
 
-    /// Counts an item that this thread has unindexed. Drops the reference that `unindex` gave,
-    /// unless `keep` is true. The item's queue entry stays until its chunk is freed.
-    pub(crate) fn retire(&self, ptr: ItemPtr, cause: RemovalCause, keep: bool) {
+    /// Counts an item that this thread has unindexed, tells the hooks, and drops the reference that
+    /// `unindex` gave, unless `keep` is true. The queue entry stays until the chunk is freed.
+    pub(crate) fn finish_removal(&self, ptr: ItemPtr, cause: RemovalCause, keep: bool) {
         self.check_unpinned();
         let (item, info) = self.arena.item(ptr);
         // SAFETY: this thread holds the reference that `unindex` gave it, so that the item is not
@@ -398,21 +398,21 @@ impl Core {
             // not freed (invariant 2 of `slab::item`).
             unsafe { self.note_item(gone_for(cause), self.hash_of_item(ptr), ptr) };
         }
-        self.count_end(ptr, cause, keep);
+        self.account_and_release(ptr, cause, keep);
     }
 
-    /// [`Self::retire`] for an evicted item whose end changes nothing of what its key has
+    /// [`Self::finish_removal`] for an evicted item whose end changes nothing of what its key has
     /// ([`Self::depart`]). Those who follow the key are not told.
     pub(crate) fn retire_unnoticed(&self, ptr: ItemPtr) {
         self.check_unpinned();
         // SAFETY: this thread holds a reference (invariant 5 of `slab::item`).
         unsafe { self.record_eviction(self.hash_of_item(ptr), ptr) };
-        self.count_end(ptr, RemovalCause::Evicted, false);
+        self.account_and_release(ptr, RemovalCause::Evicted, false);
     }
 
     /// Counts an item that has ended, tells the hooks, and drops the reference unless `keep` is
     /// true.
-    fn count_end(&self, ptr: ItemPtr, cause: RemovalCause, keep: bool) {
+    fn account_and_release(&self, ptr: ItemPtr, cause: RemovalCause, keep: bool) {
         let (item, info) = self.arena.item(ptr);
         // SAFETY: this thread holds a reference that taking the item out of sight gave it, so that
         // pool and class are there (invariants 1 and 2 of `pools`).
@@ -447,24 +447,24 @@ impl Core {
         }
         drop(guard);
         if removed {
-            self.retire(old.ptr(), cause, false);
+            self.finish_removal(old.ptr(), cause, false);
         }
         removed
     }
 
     /// Evicts the item of an entry that lies in a full home, so that a new entry fits in.
-    pub(crate) fn make_room(&self, guard: Guard<'_>) {
+    pub(crate) fn make_room(&self, guard: BucketGuard<'_>) {
         if let Some(victim) = self.displace(guard) {
-            self.retire(victim, RemovalCause::Evicted, false);
+            self.finish_removal(victim, RemovalCause::Evicted, false);
         }
     }
 
     /// Takes an item that lies in a full home out of the index. Prefers an item that may be evicted
     /// to one that [`Lifecycle::may_evict`](crate::Lifecycle::may_evict) refuses to give up. The
     /// caller retires the item.
-    pub(crate) fn displace(&self, mut guard: Guard<'_>) -> Option<ItemPtr> {
-        let others = guard.home().find(|slot| self.gives_way(guard.ptr(*slot)));
-        let slot = others.or_else(|| guard.home().next())?;
+    pub(crate) fn displace(&self, mut guard: BucketGuard<'_>) -> Option<ItemPtr> {
+        let others = guard.home_slots().find(|slot| self.gives_way(guard.ptr(*slot)));
+        let slot = others.or_else(|| guard.home_slots().next())?;
         let victim = guard.ptr(slot);
         let unindexed = self.arena.item(victim).0.state().unindex();
         guard.clear(slot);
@@ -486,7 +486,7 @@ impl Core {
     #[inline]
     pub(crate) fn grow_index(&self, hash: u64) {
         for ptr in self.displace_by_growth(hash) {
-            self.retire(ptr, RemovalCause::Evicted, false);
+            self.finish_removal(ptr, RemovalCause::Evicted, false);
         }
     }
 
@@ -503,7 +503,7 @@ impl Core {
     #[cold]
     fn grow_index_on(&self) {
         for ptr in self.move_buckets(BUCKETS_AT_ONCE, true) {
-            self.retire(ptr, RemovalCause::Evicted, false);
+            self.finish_removal(ptr, RemovalCause::Evicted, false);
         }
     }
 
@@ -566,7 +566,7 @@ mod tests {
         // As if each home were full, as often as there are items.
         for i in 0..8_000_u16 {
             let guard = core.index.lock(core.hash(core.keyspace(0), &i.to_le_bytes()));
-            if guard.home().any(|slot| core.gives_way(guard.ptr(slot))) {
+            if guard.home_slots().any(|slot| core.gives_way(guard.ptr(slot))) {
                 core.make_room(guard);
             }
         }

@@ -256,7 +256,8 @@ impl Core {
         told(|| hooks.user.may_evict(found)).unwrap_or(true)
     }
 
-    /// Tells that an item has left the index. The caller holds a reference and no lock.
+    /// Tells that an item has left the index. The caller holds a reference, and no lock of a class
+    /// or a bucket; perhaps one of an operation that takes memory from a class (`long_lock`).
     pub(crate) fn tell_removed(&self, hooks: &Hooks, ptr: ItemPtr, cause: RemovalCause) {
         // SAFETY: the caller holds a reference, so that the item is not freed (invariant 2 of
         // `slab::item`).
@@ -267,7 +268,7 @@ impl Core {
     }
 
     /// Ends an item that this thread owns, whose chunk is about to be free: calls the hooks, and
-    /// gives up what is chained to it. The caller holds no lock.
+    /// gives up what is chained to it. The caller holds no lock of a class or a bucket.
     #[cold]
     pub(crate) fn finish(&self, class: &Class, ptr: ItemPtr) {
         if let Some(hooks) = &class.hooks {

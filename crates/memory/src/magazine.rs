@@ -1,4 +1,5 @@
 //! A thread's own store of a class's chunks, so that most insertions take no contended lock.
+//! Threads beyond the 63rd share one, and so do all threads of a class of few chunks.
 //!
 //! A thread that allocates takes a batch of chunks at a time: free ones, those of a new run, or
 //! those of the class's *retire list* ([`base::pin::RetireList`]), which holds chunks of items that
@@ -59,9 +60,9 @@ const MAX_BATCH: u64 = 256;
 /// Number of chunks that a thread uses before it looks again whether it may have the lock of the
 /// class without waiting.
 const LOOK_EACH: usize = 8;
-/// A thread's batch is at most this part of the chunks of the class, divided by the number of
-/// threads that use it, or by two if there is one: what all magazines keep from use is a small part
-/// of the class. Up to 64 the part may be larger.
+/// The chunks of a class are divided by this and by the number of threads that use the class (two
+/// if there is one) for a thread's batch: what all magazines keep from use is a small part of the
+/// class. For batches of up to [`MAX_SMALL_BATCH`] the divisor is [`SMALL_CLASS_DIVISOR`].
 const CLASS_DIVISOR: u64 = 512;
 const SMALL_CLASS_DIVISOR: u64 = 64;
 const MAX_SMALL_BATCH: u64 = 64;
@@ -76,12 +77,12 @@ pub(crate) struct Magazine {
     ready: Vec<ItemPtr>,
     /// Items to be queued.
     pending: Vec<Pending>,
-    /// Freed, perhaps still queued, perhaps still read.
+    /// Unlinked chunks, perhaps still in the eviction queue, perhaps still protected by readers.
     freed: Vec<ItemPtr>,
-    /// Evicted, and still in the index: empty but while a batch is evicted.
+    /// Evicted, and still in the index. Empty except while this thread evicts a batch.
     evicted: Vec<Keyed>,
-    /// Evicted, held by this thread, and to be ended once no lock is held, of any class: empty but
-    /// meanwhile.
+    /// Evicted, held by this thread, and to be ended once the thread holds no lock of a class.
+    /// Empty otherwise.
     ending: Vec<ItemPtr>,
     /// Memory of all these that was charged, in bytes.
     billed: u32,

@@ -87,7 +87,7 @@ impl Cache {
         let displaced = self.take_over(&pool);
         pool.recovered.get_or_init(|| ());
         // Lifecycle hooks may be called for them, and write.
-        displaced.into_iter().for_each(|ptr| core.retire(ptr, RemovalCause::Evicted, false));
+        displaced.into_iter().for_each(|ptr| core.finish_removal(ptr, RemovalCause::Evicted, false));
     }
 
     /// Returns items that had to leave the index, held.

@@ -17,11 +17,11 @@
 //!    it is not evicted again before they have seen it.
 //! 4. While a key is retained ([`RetainedKey`]), no item of it is claimed for eviction: neither the
 //!    present one nor any that takes its place. So what an operation finds in memory is all that
-//!    there is. (An item is displaced without that if an entry of the index has no other place; it
-//!    is lost then, as in a cache without another beneath.)
-//! 5. A request that ends in vain says that the key has no item, as long as its fence holds: it was
-//!    the only one of the key, and was begun when memory had no item of the key and the fence was
-//!    made. Otherwise it says nothing, and who waited asks again.
+//!    there is. Exception: if an insertion into the index finds no free slot, the item that is
+//!    displaced is lost, even if its key is retained; the cache beneath is not offered it.
+//! 5. A request that misses proves that the key has no item, as long as its fence holds: it was the
+//!    only request of the key, and began when memory had no item of the key, after the fence was
+//!    made. If the fence is void, the miss proves nothing, and those who waited ask again.
 
 mod bring;
 mod image;
@@ -128,14 +128,14 @@ pub trait SecondaryCache: Send + Sync {
 
     /// Fetches an item and answers the request, now or later, on any thread. A request that is
     /// dropped is a miss. There is one request for a key at a time, however many callers wait for
-    /// it. If the item was admitted and has not been received yet, the answer waits for that.
-    /// A request keeps the cache in use.
+    /// it. If the key was admitted and [`Self::insert`] has not come yet, the answer is to be given
+    /// after that. A request keeps the cache in use.
     fn fetch(&self, request: Request);
 
     /// Returns the longest time that a caller is to wait for an item. After that the caller takes
     /// the key for absent, as if the item had been lost when it was evicted
     /// ([`Pending::give_up`]).
-    fn patience(&self) -> Duration {
+    fn fetch_timeout(&self) -> Duration {
         Duration::from_secs(1)
     }
 }
@@ -205,8 +205,8 @@ impl Cache {
     /// Returns the longest time that a caller is to wait for an item from beneath, zero if there is
     /// nothing beneath.
     #[doc(hidden)]
-    pub fn patience(&self) -> Duration {
-        Secondary::of(self.core()).map_or(Duration::ZERO, |secondary| secondary.cache.patience())
+    pub fn fetch_timeout(&self) -> Duration {
+        Secondary::of(self.core()).map_or(Duration::ZERO, |secondary| secondary.cache.fetch_timeout())
     }
 
     /// Returns whether there is a cache beneath memory ([`Cache::over`]).

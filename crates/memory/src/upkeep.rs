@@ -25,9 +25,9 @@ pub(crate) const BYTES_PER_ROUND: u64 = 64 << 20;
 
 /// The pool at which the next round over all pools begins.
 #[derive(Default)]
-pub(crate) struct Turn(AtomicU16);
+pub(crate) struct PoolCursor(AtomicU16);
 
-impl Turn {
+impl PoolCursor {
     /// Visits the pools in turn, until what the visits did, as each says, totals `most`: the next
     /// round goes on from there.
     pub(crate) fn go_round(&self, pools: &AllPools<'_>, most: u64, mut visit: impl FnMut(&Pool) -> u64) {
@@ -247,7 +247,7 @@ mod tests {
         let cache = Cache::new(CacheConfig::default()).expect("a cache");
         let ids: Vec<_> =
             (0..5).map(|i| cache.add_pool(PoolConfig::named(i.to_string())).expect("a pool")).collect();
-        let (core, turn) = (cache.core(), Turn::default());
+        let (core, turn) = (cache.core(), PoolCursor::default());
         let round = |moves: u64| {
             let mut visited = Vec::new();
             turn.go_round(&core.pools.all(), BYTES_PER_ROUND, |pool| {

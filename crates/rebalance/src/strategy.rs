@@ -5,7 +5,7 @@
 //! wrong classes (*slab calcification*; Cidon et al., "Cliffhanger", NSDI 2016, section 2). A
 //! strategy receives a view of a pool, about once a second, and decides which class gives a slab
 //! and which class gets it, with the reason in words. It moves nothing itself; the owner of the
-//! pool does, one slab per pool and round.
+//! pool does, one slab per pool and round; in a pool below 64 MiB, a sixteenth of a slab.
 //!
 //! The strategies, their formulas, thresholds and defaults are those of CacheLib (Berg et al., OSDI
 //! 2020, section 4.2, and its sources as of 2026); `docs/rebalancing.md` lists them. The
@@ -68,7 +68,7 @@ pub use tail_age::TailAge;
 pub use view::{ClassView, Counts, PoolView};
 use view::{History, Round};
 
-/// A slab that should move.
+/// A slab that should move, or in a pool below 64 MiB a sixteenth of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The class that gives it.

@@ -24,8 +24,8 @@ use super::listing::Listing;
 use super::timing::Gathered;
 use super::writer::{Failure, Writer};
 
-/// If the threshold of the slow log is below this, lookups are timed one by one. Otherwise they are
-/// batched: a whole batch takes less than this.
+/// Lookups are batched, and not timed one by one, if the threshold of the slow log is at least
+/// this: a whole batch takes less.
 const MIN_GATHERED_NANOS: u64 = 1_000_000;
 /// Arguments that are gathered without an allocation.
 const FEW: usize = 8;
@@ -84,7 +84,8 @@ pub(super) struct ActiveTurn<'a, 'c, 'i> {
     pub(super) moves_to: Option<Arc<Account>>,
     /// True if this turn is on the thread for slow commands.
     pub(super) is_slow_thread: bool,
-    /// The present request makes a long answer out of what the server knows.
+    /// The present request answers with much of what the server knows of itself (`INFO`, `CLIENT
+    /// LIST`).
     pub(super) is_verbose: bool,
 }
 

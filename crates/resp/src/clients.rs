@@ -135,8 +135,8 @@ impl<'c> Commands<'_, 'c> {
     /// Has connections closed: by their workers a moment later, the own one after the reply.
     pub(super) fn kill_clients(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         // A tenant is not told which users others have: to it, all that there may be exist.
-        let is_shared = self.shared.is_shared();
-        let is_known = |name: &str| is_shared || self.shared.users.get(name).is_some();
+        let has_several_tenants = self.shared.has_several_tenants();
+        let is_known = |name: &str| has_several_tenants || self.shared.users.get(name).is_some();
         let is_user = |name: &[u8]| std::str::from_utf8(name).is_ok_and(is_known);
         let filter = Filter::parse(args, is_user)?;
         let mut killed = 0;

@@ -133,7 +133,7 @@ impl<'i> ActiveTurn<'_, '_, 'i> {
         let clock = &self.commands.shared.clock;
         let since = self.commands.is_timed.then(|| clock.monotonic_nanos());
         let takes = spec.takes(before.len() + 1 + behind.len());
-        let outcome = if takes && self.commands.present.tenant.is_leaving() {
+        let outcome = if takes && self.commands.present.tenant.is_being_removed() {
             // The item would be nowhere: its pool goes, too.
             Err(Failure::TENANT_REMOVED)
         } else if takes {

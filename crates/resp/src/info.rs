@@ -119,7 +119,7 @@ impl<'c> Commands<'_, 'c> {
                     ("blocked_clients", "0".to_owned()),
                 ];
                 // Who tracks is counted over all tenants.
-                if !shared.is_shared() {
+                if !shared.has_several_tenants() {
                     lines.push(("tracking_clients", shared.tracking.figures().0.to_string()));
                 }
                 lines
@@ -145,7 +145,7 @@ impl<'c> Commands<'_, 'c> {
                 ("master_repl_offset", "0".to_owned()),
             ],
             // The time of the process is that of all tenants.
-            "cpu" if shared.is_shared() => Vec::new(),
+            "cpu" if shared.has_several_tenants() => Vec::new(),
             "cpu" => {
                 let (user, system) = frontend::machine::processor_seconds();
                 vec![("used_cpu_sys", system), ("used_cpu_user", user)]
@@ -159,7 +159,7 @@ impl<'c> Commands<'_, 'c> {
         let ledger = self.shared.cache.ledger();
         let pools = self.shared.pools_seen_by(&self.account.tenant);
         let (mut used, mut items) = (ledger.total(), ledger.part(Part::Slabs));
-        if self.shared.is_shared() {
+        if self.shared.has_several_tenants() {
             items = pools.iter().map(|pool| pool.slab_bytes).sum();
             used = items;
         }
@@ -193,7 +193,7 @@ impl<'c> Commands<'_, 'c> {
             ("keyspace_misses", count(Counter::GetMisses).to_string()),
             ("total_error_replies", seen(&|counters| errors(counters).sum()).to_string()),
         ];
-        if !self.shared.is_shared() {
+        if !self.shared.has_several_tenants() {
             let (_, tracked) = self.shared.tracking.figures();
             lines.push(("tracking_total_keys", self.shared.tracking.tracked_keys().to_string()));
             lines.push(("tracking_total_items", tracked.to_string()));

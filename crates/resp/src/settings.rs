@@ -80,7 +80,7 @@ impl<'c> Commands<'_, 'c> {
             all.extend(value.map(|value| ((*alias).to_owned(), value)));
         }
         // Where several tenants share the server, its own settings tell each of the others.
-        if self.shared.is_shared() {
+        if self.shared.has_several_tenants() {
             all.retain(|(name, _)| {
                 ALIASES.iter().any(|(alias, _)| alias == name) && !name.starts_with("tls-")
             });
@@ -90,7 +90,7 @@ impl<'c> Commands<'_, 'c> {
 
     /// Refuses in these words what concerns everybody where several tenants share the server.
     pub(super) fn check_alone(&self, refusal: &'static str) -> Outcome {
-        if self.shared.is_shared() { Err(Failure::new(refusal)) } else { Ok(()) }
+        if self.shared.has_several_tenants() { Err(Failure::new(refusal)) } else { Ok(()) }
     }
 
     pub(super) fn config_set(&mut self, pairs: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {

@@ -31,9 +31,9 @@
 //! 2. The thread that clears INDEXED unlinks the item, and holds a reference until that is done.
 //!    The thread that brings the word to "not INDEXED, no references" frees the chunk: exactly one
 //!    thread does, since each step is one atomic operation on the one word.
-//! 3. Key, lengths, creation time, tag and client flags are written before INDEXED is set and never
-//!    after. So is the value. A holder of a reference may therefore read them without
-//!    synchronisation.
+//! 3. Key, lengths, creation time, CAS token and client flags are written before INDEXED is set and
+//!    never after. So is the value. A holder of a reference may therefore read them without
+//!    synchronisation. The expiry time and the time of the last access change later, as atomics.
 //! 4. QUEUED changes only under the lock of the item's class.
 //! 5. A freed chunk is written to only after every thread that protected its pointer (`base::pin`)
 //!    before it was freed protects it no more. A thread that protects the pointer and then finds
@@ -336,7 +336,7 @@ impl<'a> Item<'a> {
     /// # Safety
     /// As for [`Self::key`].
     #[inline]
-    pub unsafe fn is_plain(self) -> bool {
+    pub unsafe fn is_plain_and_inline(self) -> bool {
         // The layout is above the length, whose highest value is not one.
         // SAFETY: inside the chunk and aligned; not written while the caller meets the duties of
         // `key` (invariant 3).

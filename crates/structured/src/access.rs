@@ -9,7 +9,7 @@ use memory::Cache;
 use memory::Keys;
 use memory::PoolId;
 use memory::ReadHandle;
-use memory::cells::{Cells as Tail, Corrupt, Look};
+use memory::cells::{CellResult, Cells as Tail, Corrupt};
 use memory::tail::{self, Tailed};
 use memory::{Error, ErrorKind};
 use memory::{Expiry, ItemOptions};
@@ -22,9 +22,10 @@ const YIELDS: u32 = 64;
 pub(super) const WORD: usize = size_of::<u32>();
 
 /// An opened structure: its pool and key, the shape that it must have, and its identity, which
-/// tells it from other structures that the key has had or will have.
+/// tells it from other structures that the key has had or will have. Holds no reference: the item
+/// may be evicted meanwhile.
 #[derive(Clone)]
-pub(super) struct Handle {
+pub(super) struct OpenStructure {
     cache: Cache,
     pool: PoolId,
     key: Box<[u8]>,
@@ -41,14 +42,14 @@ pub(super) enum Change<R> {
 }
 
 /// The reason that a look at an item did not succeed.
-enum Miss {
+enum ReadFailure {
     Gone,
     Corrupt,
     /// Writers are in the way.
     Busy,
 }
 
-impl From<Corrupt> for Miss {
+impl From<Corrupt> for ReadFailure {
     fn from(Corrupt: Corrupt) -> Self {
         Self::Corrupt
     }
@@ -62,12 +63,12 @@ struct Locked<'c> {
 }
 
 impl Locked<'_> {
-    fn tail(&self) -> Look<Tail<'_>> {
+    fn tail(&self) -> CellResult<Tail<'_>> {
         self.item.tail().map(Tail).ok_or(Corrupt)
     }
 }
 
-impl Handle {
+impl OpenStructure {
     /// Makes a structure with a tail of at least `words`, which `fill` lays out. `None`: the key
     /// has an item.
     pub(super) fn create(
@@ -76,7 +77,7 @@ impl Handle {
         key: &[u8],
         shape: Shape,
         (options, words): (&StructureOptions, usize),
-        fill: impl FnOnce(Tail<'_>) -> Look<()>,
+        fill: impl FnOnce(Tail<'_>) -> CellResult<()>,
     ) -> Result<Option<Self>, Error> {
         let item_options = ItemOptions { expiry: options.expiry, expirable: true, ..ItemOptions::default() };
         let item = tail::make(cache, pool, key, words * WORD, &item_options)?;
@@ -133,23 +134,27 @@ impl Handle {
         Error::new(ErrorKind::WrongType, context)
     }
 
-    fn error(&self, miss: &Miss) -> Error {
+    fn error(&self, miss: &ReadFailure) -> Error {
         match miss {
-            Miss::Gone | Miss::Busy => self.gone(),
-            Miss::Corrupt => self.wrong_type(),
+            ReadFailure::Gone | ReadFailure::Busy => self.gone(),
+            ReadFailure::Corrupt => self.wrong_type(),
         }
     }
 
     /// The structure in this item, if it is the one of this handle.
-    fn ours<'t>(&self, tail: Option<Tail<'t>>) -> Result<Tail<'t>, Miss> {
+    fn ours<'t>(&self, tail: Option<Tail<'t>>) -> Result<Tail<'t>, ReadFailure> {
         // An item of another kind, or another structure, has taken the key.
-        let tail = tail.ok_or(Miss::Gone)?;
-        if tail.identify(self.shape).is_ok_and(|id| id == self.id) { Ok(tail) } else { Err(Miss::Gone) }
+        let tail = tail.ok_or(ReadFailure::Gone)?;
+        if tail.identify(self.shape).is_ok_and(|id| id == self.id) {
+            Ok(tail)
+        } else {
+            Err(ReadFailure::Gone)
+        }
     }
 
     /// Returns what `look` sees, with the sequence that it belongs to. `look` may run several
     /// times, and on torn content.
-    pub(super) fn read<R>(&self, look: impl Fn(Tail<'_>) -> Look<R>) -> Result<(u32, R), Error> {
+    pub(super) fn read<R>(&self, look: impl Fn(Tail<'_>) -> CellResult<R>) -> Result<(u32, R), Error> {
         let seen = self.keys().find_with(&self.key, |found| {
             let tail = self.ours(found.tail().map(Tail))?;
             for _ in 0..ATTEMPTS {
@@ -162,18 +167,18 @@ impl Handle {
                 }
                 std::hint::spin_loop();
             }
-            Err(Miss::Busy)
+            Err(ReadFailure::Busy)
         });
-        match seen.unwrap_or(Err(Miss::Gone)) {
+        match seen.unwrap_or(Err(ReadFailure::Gone)) {
             Ok(seen) => Ok(seen),
-            Err(Miss::Busy) => self.read_locked(look),
+            Err(ReadFailure::Busy) => self.read_locked(look),
             Err(miss) => Err(self.error(&miss)),
         }
     }
 
     /// The same with writers kept out while the words are copied; `look` runs on the copy, with no
     /// lock held.
-    fn read_locked<R>(&self, look: impl Fn(Tail<'_>) -> Look<R>) -> Result<(u32, R), Error> {
+    fn read_locked<R>(&self, look: impl Fn(Tail<'_>) -> CellResult<R>) -> Result<(u32, R), Error> {
         let locked = self.lock(tail::is_current)?;
         let copy = locked.tail().and_then(|tail| {
             let words: Vec<_> = (0..tail.len()).map(|_| 0.into()).collect();
@@ -223,8 +228,8 @@ impl Handle {
     pub(super) fn write<R>(
         &self,
         expected: Option<u32>,
-        change: impl Fn(Tail<'_>) -> Look<Change<R>>,
-        rebuild: impl Fn(Tail<'_>, Tail<'_>, Room) -> Look<bool>,
+        change: impl Fn(Tail<'_>) -> CellResult<Change<R>>,
+        rebuild: impl Fn(Tail<'_>, Tail<'_>, Room) -> CellResult<bool>,
     ) -> Result<Option<R>, Error> {
         loop {
             let locked = self.lock(tail::begin_change)?;
@@ -276,7 +281,7 @@ impl Handle {
     pub(super) fn rebuild(
         &self,
         words: usize,
-        rebuild: impl FnOnce(Tail<'_>, Tail<'_>) -> Look<bool>,
+        rebuild: impl FnOnce(Tail<'_>, Tail<'_>) -> CellResult<bool>,
     ) -> Result<(), Error> {
         let options = ItemOptions { expirable: true, ..ItemOptions::default() };
         // Made with no lock held, as it may evict.
@@ -322,7 +327,7 @@ impl Handle {
     /// in use, and the words of garbage that former entries left.
     pub(super) fn usage(
         &self,
-        look: impl Fn(Tail<'_>) -> Look<(usize, usize, usize)>,
+        look: impl Fn(Tail<'_>) -> CellResult<(usize, usize, usize)>,
     ) -> Result<Usage, Error> {
         let (_, ((entries, used, garbage), capacity)) = self.read(|tail| Ok((look(tail)?, tail.len())))?;
         Ok(Usage {
@@ -334,9 +339,12 @@ impl Handle {
     }
 }
 
-impl std::fmt::Debug for Handle {
+impl std::fmt::Debug for OpenStructure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handle").field("key", &self.name().to_string()).field("shape", &self.shape).finish()
+        f.debug_struct("OpenStructure")
+            .field("key", &self.name().to_string())
+            .field("shape", &self.shape)
+            .finish()
     }
 }
 

@@ -4,12 +4,12 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 
-use super::access::{Change, Handle};
+use super::access::{Change, OpenStructure};
 use super::header::{HEADER, Kind, LEN, Shape};
 use super::{StructureOptions, Usage};
 use memory::Cache;
 use memory::PoolId;
-use memory::cells::{Cells as Tail, Corrupt, Look, words_for};
+use memory::cells::{CellResult, Cells as Tail, Corrupt, words_for};
 use memory::{Error, ErrorKind};
 
 /// A number of elements of plain data, in an item of the cache: see [the module](crate).
@@ -30,7 +30,7 @@ use memory::{Error, ErrorKind};
 /// # }
 /// ```
 pub struct Array<T> {
-    handle: Handle,
+    handle: OpenStructure,
     elements: PhantomData<fn() -> T>,
 }
 
@@ -72,7 +72,7 @@ impl<T: Pod> Array<T> {
             tail.set(LEN, len as u32)?;
             (HEADER..HEADER + words).try_for_each(|at| tail.set(at, 0))
         };
-        let handle = Handle::create(cache, pool, key, Self::SHAPE, (options, HEADER + words), fill)?;
+        let handle = OpenStructure::create(cache, pool, key, Self::SHAPE, (options, HEADER + words), fill)?;
         Ok(handle.map(|handle| Self { handle, elements: PhantomData }))
     }
 
@@ -81,7 +81,7 @@ impl<T: Pod> Array<T> {
     /// # Errors
     /// [`ErrorKind::WrongType`] where its item is no array of such elements.
     pub fn open(cache: &Cache, pool: PoolId, key: &[u8]) -> Result<Option<Self>, Error> {
-        let handle = Handle::open(cache, pool, key, Self::SHAPE)?;
+        let handle = OpenStructure::open(cache, pool, key, Self::SHAPE)?;
         Ok(handle.map(|handle| Self { handle, elements: PhantomData }))
     }
 
@@ -192,7 +192,7 @@ impl<T: Pod> Array<T> {
     fn change<R>(
         &self,
         expected: Option<u32>,
-        change: impl Fn(Tail<'_>) -> Look<R>,
+        change: impl Fn(Tail<'_>) -> CellResult<R>,
     ) -> Result<Option<R>, Error> {
         // It never grows.
         self.handle.write(expected, |tail| change(tail).map(Change::Done), |_, _, _| Err(Corrupt))
@@ -200,19 +200,19 @@ impl<T: Pod> Array<T> {
 }
 
 /// Returns the offset of an element, if it is there.
-fn place<T>(tail: Tail<'_>, index: usize) -> Look<Option<usize>> {
+fn place<T>(tail: Tail<'_>, index: usize) -> CellResult<Option<usize>> {
     let inside = index < tail.get(LEN)? as usize;
     Ok(inside.then(|| index.saturating_mul(size_of::<T>()).saturating_add(FIRST)))
 }
 
-fn element<T: Pod>(tail: Tail<'_>, index: usize) -> Look<Option<T>> {
+fn element<T: Pod>(tail: Tail<'_>, index: usize) -> CellResult<Option<T>> {
     let Some(at) = place::<T>(tail, index)? else { return Ok(None) };
     let mut value = T::zeroed();
     tail.read_bytes(at, bytemuck::bytes_of_mut(&mut value))?;
     Ok(Some(value))
 }
 
-fn store<T: Pod>(tail: Tail<'_>, index: usize, value: T) -> Look<Option<T>> {
+fn store<T: Pod>(tail: Tail<'_>, index: usize, value: T) -> CellResult<Option<T>> {
     let old = element(tail, index)?;
     if let Some(at) = place::<T>(tail, index)? {
         tail.write_bytes(at, bytemuck::bytes_of(&value))?;

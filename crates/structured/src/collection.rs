@@ -49,7 +49,7 @@ use super::entries::Room;
 use super::header::{Header, Kind, Shape, VARIES};
 use memory::Cache;
 use memory::PoolId;
-use memory::cells::{Cells as Tail, Corrupt, Look};
+use memory::cells::{CellResult, Cells as Tail, Corrupt};
 use memory::tail::{self, Tailed};
 use memory::{Error, ErrorKind};
 use memory::{Expiry, ItemOptions};
@@ -129,7 +129,7 @@ impl<'a> Collection<'a> {
         }
         let bag = Bag::of(Tail(item.tail()?)).ok()?;
         // While it is written to, there may be none for a moment.
-        let is_gone = || -> Look<bool> {
+        let is_gone = || -> CellResult<bool> {
             let before = bag.tail.sequence()?;
             Ok(before.is_multiple_of(2) && bag.len()? == 0 && bag.tail.is_still(before)?)
         };
@@ -218,7 +218,7 @@ impl<'a> Collection<'a> {
     /// [`ErrorKind::WrongType`] where it is corrupt.
     pub fn read<R>(&self, look: impl Fn(View<'_>) -> Result<R, Corrupt>) -> Result<Option<(u32, R)>, Error> {
         let tail = self.bag.tail;
-        let attempt = || -> Look<Option<(u32, usize, Look<R>)>> {
+        let attempt = || -> CellResult<Option<(u32, usize, CellResult<R>)>> {
             for _ in 0..ATTEMPTS {
                 let before = tail.sequence()?;
                 if before.is_multiple_of(2) {
@@ -249,8 +249,8 @@ impl<'a> Collection<'a> {
     /// The same with writers kept out while the words are copied.
     fn read_locked<R>(
         &self,
-        look: impl Fn(View<'_>) -> Look<R>,
-    ) -> Result<Option<(u32, usize, Look<R>)>, Error> {
+        look: impl Fn(View<'_>) -> CellResult<R>,
+    ) -> Result<Option<(u32, usize, CellResult<R>)>, Error> {
         let Some(locked) = self.lock(tail::is_current)? else { return Ok(None) };
         let (sequence, words) = self.copied().map_err(|Corrupt| corrupt(self.item.key()))?;
         drop(locked);
@@ -258,7 +258,7 @@ impl<'a> Collection<'a> {
         Ok(Some((sequence, bag.len().unwrap_or(0), look(View(bag)))))
     }
 
-    fn copied(&self) -> Look<(u32, Vec<std::sync::atomic::AtomicU32>)> {
+    fn copied(&self) -> CellResult<(u32, Vec<std::sync::atomic::AtomicU32>)> {
         let tail = self.bag.tail;
         let words: Vec<_> = (0..tail.len()).map(|_| 0.into()).collect();
         tail.copy(0, Tail(&words), 0, words.len())?;
@@ -444,7 +444,7 @@ impl<'a> Collection<'a> {
 }
 
 /// Writes the header of a collection that nobody sees yet.
-fn begin(tail: Tail<'_>, kind: CollectionKind, id: u64, sequence: u32) -> Look<Bag<'_>> {
+fn begin(tail: Tail<'_>, kind: CollectionKind, id: u64, sequence: u32) -> CellResult<Bag<'_>> {
     tail.begin(Shape { kind: kind.kind(), key_bytes: VARIES, value_bytes: 0 }, id, sequence)?;
     Ok(Bag { tail, kind, id })
 }

@@ -7,7 +7,7 @@
 
 use super::StructureOptions;
 use super::header::{FREE, GARBAGE, HEADER, Kind, LEN, NEXT, SLOTS, Shape, VARIES};
-use memory::cells::{Cells as Tail, Corrupt, Look, words_for};
+use memory::cells::{CellResult, Cells as Tail, Corrupt, words_for};
 
 /// Bits of a directory's word that name an entry.
 pub(super) const ENTRY_BITS: u32 = 20;
@@ -80,7 +80,7 @@ impl Entries {
 
     /// Lays an empty tail out for `entries` entries that take `words` words. `false`: they do not
     /// fit.
-    pub(super) fn lay_out(self, tail: Tail<'_>, entries: usize, words: usize) -> Look<bool> {
+    pub(super) fn lay_out(self, tail: Tail<'_>, entries: usize, words: usize) -> CellResult<bool> {
         let body = tail.len() - HEADER.min(tail.len());
         // Directory and entries are to be full at the same time, if entries stay as long as they
         // are.
@@ -94,7 +94,7 @@ impl Entries {
     }
 
     /// Takes all entries out.
-    pub(super) fn clear(self, tail: Tail<'_>) -> Look<()> {
+    pub(super) fn clear(self, tail: Tail<'_>) -> CellResult<()> {
         let slots = tail.get(SLOTS)? as usize;
         (0..slots).try_for_each(|slot| tail.set(HEADER + slot, 0))?;
         [LEN, FREE, GARBAGE].into_iter().try_for_each(|at| tail.set(at, 0))?;
@@ -102,7 +102,7 @@ impl Entries {
     }
 
     /// Words that the entries take now.
-    fn live(self, tail: Tail<'_>) -> Look<usize> {
+    fn live(self, tail: Tail<'_>) -> CellResult<usize> {
         let (next, slots, garbage) = (tail.get(NEXT)?, tail.get(SLOTS)?, tail.get(GARBAGE)?);
         let live = i64::from(next) - HEADER as i64 - i64::from(slots) - i64::from(garbage);
         usize::try_from(live).map_err(|_| Corrupt)
@@ -110,18 +110,24 @@ impl Entries {
 
     /// The room that is needed for an entry more, or to change one that is there, which stays until
     /// the change is made.
-    fn needed(self, tail: Tail<'_>, value_len: usize, is_new: bool) -> Look<Room> {
+    fn needed(self, tail: Tail<'_>, value_len: usize, is_new: bool) -> CellResult<Room> {
         let Room { entries, words } = self.taken(tail)?;
         Ok(Room { entries: entries + usize::from(is_new), words: words + self.words_of(value_len) })
     }
 
     /// The room that is taken now.
-    pub(super) fn taken(self, tail: Tail<'_>) -> Look<Room> {
+    pub(super) fn taken(self, tail: Tail<'_>) -> CellResult<Room> {
         Ok(Room { entries: tail.get(LEN)? as usize, words: self.live(tail)? })
     }
 
     /// Puts the value of a key in, whose entry is `found`. The rest is up to the directory.
-    pub(super) fn put(self, tail: Tail<'_>, found: Option<usize>, key: &[u8], value: &[u8]) -> Look<Put> {
+    pub(super) fn put(
+        self,
+        tail: Tail<'_>,
+        found: Option<usize>,
+        key: &[u8],
+        value: &[u8],
+    ) -> CellResult<Put> {
         if let Some(entry) = found
             && self.overwrite(tail, entry, value)?
         {
@@ -144,7 +150,7 @@ impl Entries {
     }
 
     /// Puts an entry behind the others, or where one was given back. `None`: there is no room.
-    fn append(self, tail: Tail<'_>, key: &[u8], value: &[u8]) -> Look<Option<u32>> {
+    fn append(self, tail: Tail<'_>, key: &[u8], value: &[u8]) -> CellResult<Option<u32>> {
         let words = self.words_of(value.len());
         let free = if self.value_bytes.is_some() { tail.get(FREE)? } else { 0 };
         let entry = if free != 0 {
@@ -164,7 +170,7 @@ impl Entries {
         Ok(Some(entry))
     }
 
-    fn put_value(self, tail: Tail<'_>, entry: usize, value: &[u8]) -> Look<()> {
+    fn put_value(self, tail: Tail<'_>, entry: usize, value: &[u8]) -> CellResult<()> {
         let at = entry + words_for(self.key_bytes);
         if self.value_bytes.is_some() {
             return tail.write(at, value);
@@ -175,7 +181,7 @@ impl Entries {
 
     /// Returns the offset of an entry's value, and its length in bytes.
     #[inline]
-    pub(super) fn value(self, tail: Tail<'_>, entry: usize) -> Look<(usize, usize)> {
+    pub(super) fn value(self, tail: Tail<'_>, entry: usize) -> CellResult<(usize, usize)> {
         let at = entry + words_for(self.key_bytes);
         match self.value_bytes {
             Some(len) => Ok((at, len)),
@@ -184,12 +190,12 @@ impl Entries {
     }
 
     /// Words of an entry.
-    fn size(self, tail: Tail<'_>, entry: usize) -> Look<usize> {
+    fn size(self, tail: Tail<'_>, entry: usize) -> CellResult<usize> {
         Ok(self.words_of(self.value(tail, entry)?.1))
     }
 
     /// Puts another value into an entry. `false`: it is too long for that.
-    fn overwrite(self, tail: Tail<'_>, entry: usize, value: &[u8]) -> Look<bool> {
+    fn overwrite(self, tail: Tail<'_>, entry: usize, value: &[u8]) -> CellResult<bool> {
         let (old, new) = (self.size(tail, entry)?, self.words_of(value.len()));
         if new > old {
             return Ok(false);
@@ -200,7 +206,7 @@ impl Entries {
     }
 
     /// Gives an entry back that the directory does not name any more.
-    pub(super) fn give_back(self, tail: Tail<'_>, entry: usize) -> Look<()> {
+    pub(super) fn give_back(self, tail: Tail<'_>, entry: usize) -> CellResult<()> {
         let words = self.size(tail, entry)?;
         if self.value_bytes.is_some() {
             tail.set(entry, tail.get(FREE)?)?;
@@ -210,32 +216,32 @@ impl Entries {
     }
 
     /// Raises or lowers one of the header's counts.
-    pub(super) fn count(self, tail: Tail<'_>, at: usize, by: i64) -> Look<()> {
+    pub(super) fn count(self, tail: Tail<'_>, at: usize, by: i64) -> CellResult<()> {
         let after = u32::try_from(i64::from(tail.get(at)?) + by).map_err(|_| Corrupt)?;
         tail.set(at, after)
     }
 
     /// Lays `to` out for what is in `from`, and for so much as `room`. `false`: it does not fit.
-    pub(super) fn lay_out_for(self, from: Tail<'_>, to: Tail<'_>, room: Room) -> Look<bool> {
+    pub(super) fn lay_out_for(self, from: Tail<'_>, to: Tail<'_>, room: Room) -> CellResult<bool> {
         let taken = self.taken(from)?;
         self.lay_out(to, taken.entries.max(room.entries), taken.words.max(room.words))
     }
 
     /// Copies an entry to another tail with enough room.
-    pub(super) fn copy(self, from: Tail<'_>, entry: usize, to: Tail<'_>) -> Look<u32> {
+    pub(super) fn copy(self, from: Tail<'_>, entry: usize, to: Tail<'_>) -> CellResult<u32> {
         let (words, next) = (self.size(from, entry)?, to.get(NEXT)?);
         from.copy(entry, to, next as usize, words)?;
         to.set(NEXT, next + words as u32)?;
         Ok(next)
     }
 
-    pub(super) fn usage(self, tail: Tail<'_>) -> Look<(usize, usize, usize)> {
+    pub(super) fn usage(self, tail: Tail<'_>) -> CellResult<(usize, usize, usize)> {
         Ok((tail.get(LEN)? as usize, self.tail_words(self.taken(tail)?), tail.get(GARBAGE)? as usize))
     }
 }
 
 /// The directory's words that name an entry.
-pub(super) fn directory(tail: Tail<'_>, kind: Kind) -> Look<impl Iterator<Item = usize>> {
+pub(super) fn directory(tail: Tail<'_>, kind: Kind) -> CellResult<impl Iterator<Item = usize>> {
     let words = if kind == Kind::Map { tail.get(SLOTS)? } else { tail.get(LEN)? } as usize;
     if HEADER + words > tail.len() {
         return Err(Corrupt);

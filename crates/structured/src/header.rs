@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use base::sequence;
 
-use memory::cells::{Cells as Tail, Corrupt, Look};
+use memory::cells::{CellResult, Cells as Tail, Corrupt};
 
 /// `MPST` in memory.
 const MAGIC: u32 = u32::from_le_bytes(*b"MPST");
@@ -67,33 +67,33 @@ pub(super) struct Shape {
 /// The header at the beginning of a tail.
 pub(super) trait Header: Copy {
     /// Writes the header of an empty structure that nobody sees yet.
-    fn begin(self, shape: Shape, id: u64, sequence: u32) -> Look<()>;
+    fn begin(self, shape: Shape, id: u64, sequence: u32) -> CellResult<()>;
 
     /// The identity of a structure of this shape; an error where it is none.
-    fn identify(self, shape: Shape) -> Look<u64>;
+    fn identify(self, shape: Shape) -> CellResult<u64>;
 
     /// The kind and the identity of whatever structure it is.
-    fn kind_and_id(self) -> Look<(u8, u64)>;
+    fn kind_and_id(self) -> CellResult<(u8, u64)>;
 
     /// The sequence, before what it stands for is read.
-    fn sequence(self) -> Look<u32>;
+    fn sequence(self) -> CellResult<u32>;
 
     /// Returns whether nothing was written since the sequence was `before`.
-    fn is_still(self, before: u32) -> Look<bool>;
+    fn is_still(self, before: u32) -> CellResult<bool>;
 
     /// Runs `change`, which writes, between two steps of the sequence. The caller holds the lock of
     /// the stripe, and the sequence is even. It is left odd where `change` panics (invariant 4).
-    fn change<R>(self, change: impl FnOnce(Self) -> Look<R>) -> Look<R>;
+    fn change<R>(self, change: impl FnOnce(Self) -> CellResult<R>) -> CellResult<R>;
 
     /// Returns whether the item is frozen by the process of this mark.
-    fn is_frozen(self, mark: u32) -> Look<bool>;
+    fn is_frozen(self, mark: u32) -> CellResult<bool>;
 
     /// Freezes the item, or with 0 takes the mark off. The caller holds a reference.
-    fn freeze(self, mark: u32) -> Look<()>;
+    fn freeze(self, mark: u32) -> CellResult<()>;
 }
 
 impl Header for Tail<'_> {
-    fn begin(self, shape: Shape, id: u64, sequence: u32) -> Look<()> {
+    fn begin(self, shape: Shape, id: u64, sequence: u32) -> CellResult<()> {
         (0..HEADER).try_for_each(|at| self.set(at, 0))?;
         self.set(AT_MAGIC, MAGIC)?;
         self.set(AT_KIND, VERSION | (shape.kind as u32) << 8)?;
@@ -105,7 +105,7 @@ impl Header for Tail<'_> {
     }
 
     #[inline]
-    fn identify(self, shape: Shape) -> Look<u64> {
+    fn identify(self, shape: Shape) -> CellResult<u64> {
         let same = self.get(AT_MAGIC)? == MAGIC
             && self.get(AT_KIND)? == VERSION | (shape.kind as u32) << 8
             && self.get(AT_KEY_BYTES)? == shape.key_bytes
@@ -118,7 +118,7 @@ impl Header for Tail<'_> {
     }
 
     #[inline]
-    fn kind_and_id(self) -> Look<(u8, u64)> {
+    fn kind_and_id(self) -> CellResult<(u8, u64)> {
         let word = self.get(AT_KIND)?;
         if self.get(AT_MAGIC)? != MAGIC || word & 0xff != VERSION || word > 0xffff || self.len() < HEADER {
             return Err(Corrupt);
@@ -128,16 +128,16 @@ impl Header for Tail<'_> {
     }
 
     #[inline]
-    fn sequence(self) -> Look<u32> {
+    fn sequence(self) -> CellResult<u32> {
         Ok(sequence::current(self.word(AT_SEQUENCE)?))
     }
 
     #[inline]
-    fn is_still(self, before: u32) -> Look<bool> {
+    fn is_still(self, before: u32) -> CellResult<bool> {
         Ok(sequence::is_still(self.word(AT_SEQUENCE)?, before))
     }
 
-    fn change<R>(self, change: impl FnOnce(Self) -> Look<R>) -> Look<R> {
+    fn change<R>(self, change: impl FnOnce(Self) -> CellResult<R>) -> CellResult<R> {
         let (word, before) = (self.word(AT_SEQUENCE)?, self.get(AT_SEQUENCE)?);
         sequence::open(word, before.wrapping_add(1));
         let result = change(self);
@@ -145,11 +145,11 @@ impl Header for Tail<'_> {
         result
     }
 
-    fn is_frozen(self, mark: u32) -> Look<bool> {
+    fn is_frozen(self, mark: u32) -> CellResult<bool> {
         Ok(self.word(AT_FROZEN)?.load(Ordering::Acquire) == mark)
     }
 
-    fn freeze(self, mark: u32) -> Look<()> {
+    fn freeze(self, mark: u32) -> CellResult<()> {
         self.word(AT_FROZEN)?.store(mark, Ordering::Release);
         Ok(())
     }

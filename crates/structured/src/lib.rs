@@ -115,7 +115,7 @@ macro_rules! whole_map {
 
         impl<K: $($bounds)+, V: Value + ?Sized> $map<K, V> {
             /// The value of an entry.
-            fn value_of(&self, tail: Tail<'_>, entry: usize) -> Look<V::Owned> {
+            fn value_of(&self, tail: Tail<'_>, entry: usize) -> CellResult<V::Owned> {
                 let (at, len) = Self::ENTRIES.value(tail, entry)?;
                 read::<V>(tail, at, len)
             }
@@ -135,7 +135,7 @@ macro_rules! whole_map {
                     true => Ok(()),
                     false => Err(Corrupt),
                 };
-                let handle = Handle::create(
+                let handle = OpenStructure::create(
                     cache,
                     pool,
                     key,
@@ -152,7 +152,7 @@ macro_rules! whole_map {
             /// [`memory::ErrorKind::WrongType`] where its item is no such map with keys and values
             /// of these sizes.
             pub fn open(cache: &Cache, pool: PoolId, key: &[u8]) -> Result<Option<Self>, Error> {
-                let handle = Handle::open(cache, pool, key, Self::ENTRIES.shape())?;
+                let handle = OpenStructure::open(cache, pool, key, Self::ENTRIES.shape())?;
                 Ok(handle.map(|handle| Self { handle, types: PhantomData }))
             }
 

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use base::hash::key_hash;
 use bytemuck::{Pod, bytes_of};
 
-use super::access::{Change, Handle};
+use super::access::{Change, OpenStructure};
 use super::entries::{ENTRY, ENTRY_BITS, Entries, Put, Room, directory};
 use super::header::{HEADER, Kind, LEN, SLOTS};
 use super::value::{Value, read};
@@ -18,7 +18,7 @@ use super::{StructureOptions, Usage};
 use memory::Cache;
 use memory::Error;
 use memory::PoolId;
-use memory::cells::{Cells as Tail, Corrupt, Look};
+use memory::cells::{CellResult, Cells as Tail, Corrupt};
 
 /// A map from plain data to plain data or byte strings, in an item of the cache: see
 /// [the module](crate).
@@ -39,7 +39,7 @@ use memory::cells::{Cells as Tail, Corrupt, Look};
 /// # }
 /// ```
 pub struct Map<K, V: ?Sized> {
-    handle: Handle,
+    handle: OpenStructure,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -111,7 +111,7 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
     fn change<R>(
         &self,
         expected: Option<u32>,
-        change: impl Fn(Tail<'_>) -> Look<Change<R>>,
+        change: impl Fn(Tail<'_>) -> CellResult<Change<R>>,
     ) -> Result<Option<R>, Error> {
         self.handle.write(expected, change, |from, to, room| self.rebuild(from, to, room))
     }
@@ -121,7 +121,7 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
     }
 
     /// The slot and the entry of a key.
-    fn find(&self, tail: Tail<'_>, key: &[u8]) -> Look<Option<(usize, usize)>> {
+    fn find(&self, tail: Tail<'_>, key: &[u8]) -> CellResult<Option<(usize, usize)>> {
         let hash = self.hash(key);
         let slots = tail.get(SLOTS)? as usize;
         let mut slot = home(hash, slots);
@@ -140,14 +140,14 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
         Err(Corrupt)
     }
 
-    fn value(&self, tail: Tail<'_>, key: &K) -> Look<Option<V::Owned>> {
+    fn value(&self, tail: Tail<'_>, key: &K) -> CellResult<Option<V::Owned>> {
         match self.find(tail, bytes_of(key))? {
             Some((_, entry)) => self.value_of(tail, entry).map(Some),
             None => Ok(None),
         }
     }
 
-    fn store(&self, tail: Tail<'_>, key: &K, value: &[u8]) -> Look<Change<Option<V::Owned>>> {
+    fn store(&self, tail: Tail<'_>, key: &K, value: &[u8]) -> CellResult<Change<Option<V::Owned>>> {
         let key = bytes_of(key);
         let found = self.find(tail, key)?;
         let old = found.map(|(_, entry)| self.value_of(tail, entry)).transpose()?;
@@ -163,7 +163,7 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
     }
 
     /// Names an entry in the directory, whose key is not in it.
-    fn link(&self, tail: Tail<'_>, hash: u64, entry: u32) -> Look<()> {
+    fn link(&self, tail: Tail<'_>, hash: u64, entry: u32) -> CellResult<()> {
         let slots = tail.get(SLOTS)? as usize;
         let mut slot = home(hash, slots);
         for _ in 0..slots {
@@ -175,7 +175,7 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
         Err(Corrupt)
     }
 
-    fn take(&self, tail: Tail<'_>, key: &K) -> Look<Option<V::Owned>> {
+    fn take(&self, tail: Tail<'_>, key: &K) -> CellResult<Option<V::Owned>> {
         let Some((slot, entry)) = self.find(tail, bytes_of(key))? else { return Ok(None) };
         let value = self.value_of(tail, entry)?;
         self.unlink(tail, slot)?;
@@ -185,7 +185,7 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
     }
 
     /// Empties a slot, and moves back what would not be found behind an empty one.
-    fn unlink(&self, tail: Tail<'_>, mut empty: usize) -> Look<()> {
+    fn unlink(&self, tail: Tail<'_>, mut empty: usize) -> CellResult<()> {
         let slots = tail.get(SLOTS)? as usize;
         let mut slot = empty;
         for _ in 0..slots {
@@ -205,7 +205,7 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
         tail.set(HEADER + empty, 0)
     }
 
-    fn rebuild(&self, from: Tail<'_>, to: Tail<'_>, room: Room) -> Look<bool> {
+    fn rebuild(&self, from: Tail<'_>, to: Tail<'_>, room: Room) -> CellResult<bool> {
         if !Self::ENTRIES.lay_out_for(from, to, room)? {
             return Ok(false);
         }

@@ -9,7 +9,7 @@ use std::ops::{Bound, RangeBounds};
 
 use bytemuck::{Pod, bytes_of};
 
-use super::access::{Change, Handle};
+use super::access::{Change, OpenStructure};
 use super::entries::{ENTRY, Entries, Put, Room, directory};
 use super::header::{HEADER, Kind, LEN};
 use super::value::{Value, read};
@@ -17,7 +17,7 @@ use super::{StructureOptions, Usage};
 use memory::Cache;
 use memory::Error;
 use memory::PoolId;
-use memory::cells::{Cells as Tail, Corrupt, Look};
+use memory::cells::{CellResult, Cells as Tail, Corrupt};
 
 /// A map in the order of its keys, from plain data to plain data or byte strings, in an item of the
 /// cache: see [the module](crate).
@@ -45,7 +45,7 @@ use memory::cells::{Cells as Tail, Corrupt, Look};
 /// # }
 /// ```
 pub struct OrderedMap<K, V: ?Sized> {
-    handle: Handle,
+    handle: OpenStructure,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -186,18 +186,18 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
     fn change<R>(
         &self,
         sequence: u32,
-        change: impl Fn(Tail<'_>) -> Look<Change<R>>,
+        change: impl Fn(Tail<'_>) -> CellResult<Change<R>>,
     ) -> Result<Option<R>, Error> {
         self.handle.write(Some(sequence), change, |from, to, room| self.rebuild(from, to, room))
     }
 
     /// The entry at a place of the directory.
-    fn entry(&self, tail: Tail<'_>, at: usize) -> Look<usize> {
+    fn entry(&self, tail: Tail<'_>, at: usize) -> CellResult<usize> {
         Ok((tail.get(HEADER + at)? & ENTRY) as usize)
     }
 
     /// Returns the number of keys before the first one for which `is_before` is false.
-    fn bound(&self, tail: Tail<'_>, is_before: impl Fn(&K) -> bool) -> Look<usize> {
+    fn bound(&self, tail: Tail<'_>, is_before: impl Fn(&K) -> bool) -> CellResult<usize> {
         let (mut low, mut high) = (0, tail.get(LEN)? as usize);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -210,7 +210,7 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
         Ok(low)
     }
 
-    fn search(&self, tail: Tail<'_>, key: &K) -> Look<Place> {
+    fn search(&self, tail: Tail<'_>, key: &K) -> CellResult<Place> {
         let at = self.bound(tail, |at| at.cmp(key) == Ordering::Less)?;
         if at < tail.get(LEN)? as usize {
             let entry = self.entry(tail, at)?;
@@ -227,7 +227,7 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
         (at, found): Place,
         key: &K,
         value: &[u8],
-    ) -> Look<Change<Option<V::Owned>>> {
+    ) -> CellResult<Change<Option<V::Owned>>> {
         let old = found.map(|entry| self.value_of(tail, entry)).transpose()?;
         let len = tail.get(LEN)? as usize;
         match Self::ENTRIES.put(tail, found, bytes_of(key), value)? {
@@ -244,7 +244,7 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
         Ok(Change::Done(old))
     }
 
-    fn take(&self, tail: Tail<'_>, (at, found): Place) -> Look<Option<V::Owned>> {
+    fn take(&self, tail: Tail<'_>, (at, found): Place) -> CellResult<Option<V::Owned>> {
         let Some(entry) = found else { return Ok(None) };
         let value = self.value_of(tail, entry)?;
         let len = tail.get(LEN)? as usize;
@@ -256,7 +256,7 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
         Ok(Some(value))
     }
 
-    fn rebuild(&self, from: Tail<'_>, to: Tail<'_>, room: Room) -> Look<bool> {
+    fn rebuild(&self, from: Tail<'_>, to: Tail<'_>, room: Room) -> CellResult<bool> {
         if !Self::ENTRIES.lay_out_for(from, to, room)? {
             return Ok(false);
         }

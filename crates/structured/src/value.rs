@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use bytemuck::Pod;
 
-use memory::cells::{Cells as Tail, Corrupt, Look};
+use memory::cells::{CellResult, Cells as Tail, Corrupt};
 
 /// The values of a [`super::Map`] or [`super::OrderedMap`]: plain data, or `[u8]` for byte strings
 /// of any length. Not to be implemented elsewhere.
@@ -63,7 +63,7 @@ mod sealed {
 
 /// Reads the value of `len` bytes that begins with word `at`.
 #[inline]
-pub(super) fn read<V: Value + ?Sized>(tail: Tail<'_>, at: usize, len: usize) -> Look<V::Owned> {
+pub(super) fn read<V: Value + ?Sized>(tail: Tail<'_>, at: usize, len: usize) -> CellResult<V::Owned> {
     // A length that is torn must not become an allocation.
     if len > tail.len() * 4 {
         return Err(Corrupt);

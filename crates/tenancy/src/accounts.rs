@@ -30,8 +30,8 @@ impl Account {
         if Arc::ptr_eq(own, &next) {
             return Ok(false);
         }
-        next.tenant.open()?;
-        own.tenant.close();
+        next.tenant.admit_connection()?;
+        own.tenant.release_connection();
         *own = next;
         Ok(true)
     }

@@ -41,7 +41,7 @@ pub struct Tenant {
     /// The requests counted by the prefixes of keys.
     pub details: Details,
     /// True once the tenant is being removed.
-    is_leaving: AtomicBool,
+    is_being_removed: AtomicBool,
 }
 
 /// The work of one turn of a connection.
@@ -85,7 +85,7 @@ impl Tenant {
             spikes: Spikes::default(),
             latencies: TenantLatencies::default(),
             details: Details::default(),
-            is_leaving: AtomicBool::new(false),
+            is_being_removed: AtomicBool::new(false),
         };
         tenant.set(settings);
         tenant
@@ -141,33 +141,33 @@ impl Tenant {
     ///
     /// # Errors
     /// [`Rejected`] if the tenant is at its limit or is being removed; nothing is counted then.
-    pub fn open(&self) -> Result<(), Rejected> {
+    pub fn admit_connection(&self) -> Result<(), Rejected> {
         let most = self.max_connections(usize::MAX);
         let before = self.connections.fetch_add(1, Ordering::SeqCst);
-        let refused = if self.is_leaving() {
+        let refused = if self.is_being_removed() {
             Rejected::Removing
         } else if before >= most {
             Rejected::LimitReached
         } else {
             return Ok(());
         };
-        self.close();
+        self.release_connection();
         Err(refused)
     }
 
     /// Counts one connection less.
-    pub fn close(&self) {
+    pub fn release_connection(&self) {
         self.connections.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Returns whether the tenant is being removed.
-    pub fn is_leaving(&self) -> bool {
-        self.is_leaving.load(Ordering::SeqCst)
+    pub fn is_being_removed(&self) -> bool {
+        self.is_being_removed.load(Ordering::SeqCst)
     }
 
     /// Starts the removal of the tenant: no connection can join it any more.
-    pub fn leave(&self) {
-        self.is_leaving.store(true, Ordering::SeqCst);
+    pub fn begin_removal(&self) {
+        self.is_being_removed.store(true, Ordering::SeqCst);
     }
 
     /// Returns whether any of the tenant's rates is limited. Reading this alone is cheap.
@@ -207,12 +207,12 @@ mod tests {
     fn connections_are_limited_and_nobody_joins_who_leaves() {
         let tenant = tenant(&TenantSettings { max_connections: 2, ..TenantSettings::unlimited("a") });
         assert_eq!(
-            (tenant.open(), tenant.open(), tenant.open()),
+            (tenant.admit_connection(), tenant.admit_connection(), tenant.admit_connection()),
             (Ok(()), Ok(()), Err(Rejected::LimitReached))
         );
-        tenant.close();
-        tenant.leave();
-        assert_eq!((tenant.open(), tenant.connections()), (Err(Rejected::Removing), 1));
+        tenant.release_connection();
+        tenant.begin_removal();
+        assert_eq!((tenant.admit_connection(), tenant.connections()), (Err(Rejected::Removing), 1));
     }
 
     #[test]

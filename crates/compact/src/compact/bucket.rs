@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 
 use base::sequence;
 
-use memory::cells::{Cells, Look, words_for};
+use memory::cells::{CellResult, Cells, words_for};
 
 const COUNT: u32 = 0xff;
 const LOCK: u32 = 1 << 8;
@@ -117,7 +117,7 @@ impl<'t> Bucket<'t> {
 
     /// The entry of a key among the first `count`.
     #[inline]
-    pub(super) fn find(self, key: &[u8], count: usize) -> Look<Option<usize>> {
+    pub(super) fn find(self, key: &[u8], count: usize) -> CellResult<Option<usize>> {
         // Most of those that are not the one differ in the first word.
         let first = first_word(key);
         for number in 0..count.min(self.form.entries) {
@@ -177,12 +177,12 @@ impl Locked<'_> {
         self.count
     }
 
-    pub(super) fn find(&self, key: &[u8]) -> Look<Option<usize>> {
+    pub(super) fn find(&self, key: &[u8]) -> CellResult<Option<usize>> {
         self.bucket.find(key, self.count)
     }
 
     /// Moves an entry before all others.
-    pub(super) fn promote(&mut self, number: usize) -> Look<()> {
+    pub(super) fn promote(&mut self, number: usize) -> CellResult<()> {
         let form = self.bucket.form;
         let (first, end) = (form.entry(0), form.entry(number + 1));
         let (mut left, mut taken) = (form.entry_words(), [0; AT_ONCE]);
@@ -205,7 +205,7 @@ impl Locked<'_> {
     }
 
     /// Moves the words from `start` to before `end` behind by `by`.
-    fn shift(&mut self, start: usize, end: usize, by: usize) -> Look<()> {
+    fn shift(&mut self, start: usize, end: usize, by: usize) -> CellResult<()> {
         for at in (start..end).rev() {
             self.bucket.cells.set(at + by, self.bucket.cells.get(at)?)?;
         }
@@ -213,7 +213,7 @@ impl Locked<'_> {
     }
 
     /// Puts an entry before all others. `true`: the last one had to go.
-    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Look<bool> {
+    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> CellResult<bool> {
         let (form, full) = (self.bucket.form, self.count == self.bucket.form.entries);
         self.changed = true;
         self.count -= usize::from(full);
@@ -224,13 +224,13 @@ impl Locked<'_> {
         Ok(full)
     }
 
-    pub(super) fn set_value(&mut self, number: usize, value: &[u8]) -> Look<()> {
+    pub(super) fn set_value(&mut self, number: usize, value: &[u8]) -> CellResult<()> {
         self.changed = true;
         self.bucket.cells.write(self.bucket.form.value(number), value)
     }
 
     /// Takes an entry out; those behind it move up.
-    pub(super) fn remove(&mut self, number: usize) -> Look<()> {
+    pub(super) fn remove(&mut self, number: usize) -> CellResult<()> {
         let form = self.bucket.form;
         self.changed = true;
         for at in form.entry(number + 1)..form.entry(self.count) {
@@ -241,7 +241,7 @@ impl Locked<'_> {
     }
 
     /// The words of all entries, one after the other.
-    pub(super) fn words(&self) -> Look<Vec<Vec<u32>>> {
+    pub(super) fn words(&self) -> CellResult<Vec<Vec<u32>>> {
         let form = self.bucket.form;
         let entry = |number| {
             (form.entry(number)..form.entry(number + 1)).map(|at| self.bucket.cells.get(at)).collect()
@@ -251,7 +251,7 @@ impl Locked<'_> {
 
     /// Makes these the entries, in this order; those that there is no room for are left out.
     /// Returns how many.
-    pub(super) fn replace(&mut self, entries: &[Vec<u32>]) -> Look<usize> {
+    pub(super) fn replace(&mut self, entries: &[Vec<u32>]) -> CellResult<usize> {
         self.changed = true;
         self.count = entries.len().min(self.bucket.form.entries);
         for (at, word) in (1..).zip(entries.iter().take(self.count).flatten()) {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::bucket::{Bucket, Form, Head, Locked, pause};
 use super::shape::Shape;
 use super::table::Table;
-use memory::cells::Look;
+use memory::cells::CellResult;
 
 pub(super) const HITS: usize = 0;
 pub(super) const MISSES: usize = 1;
@@ -80,7 +80,7 @@ impl Store {
     pub(super) fn find<R>(
         &self,
         key: &[u8],
-        seen: impl Fn(Bucket<'_>, usize) -> Look<R>,
+        seen: impl Fn(Bucket<'_>, usize) -> CellResult<R>,
     ) -> Option<(Place<'_>, R)> {
         let fraction = self.fraction(key);
         let mut spins = 0;

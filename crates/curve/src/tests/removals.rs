@@ -6,7 +6,7 @@ use base::hash::mix64;
 use base::rng::{RngExt, seeded};
 use proptest::prelude::*;
 
-use crate::{Estimator, Ghost, Kind, Shards, StackDistance, Unit};
+use crate::{Estimator, GhostCache, Kind, Shards, StackDistance, Unit};
 
 /// An LRU cache, the most recent key last. A lookup fills it like a read if the key exists
 /// anywhere: a cache of another size has it.
@@ -59,7 +59,7 @@ fn check(unit: Unit, size: u32, accesses: &[(u64, Kind)]) -> Result<(), TestCase
     let mut plain: Vec<PlainCache> = (1..=40).map(|items| PlainCache::new(items * step)).collect();
     let mut exact = StackDistance::new(unit);
     let mut shards = Shards::fixed_rate(unit, 1.0);
-    let mut ghost = Ghost::new(unit, plain.iter().map(|cache| cache.room), 1.0);
+    let mut ghost = GhostCache::new(unit, plain.iter().map(|cache| cache.room), 1.0);
     let (mut reads, mut existing) = (0.0, Existing::default());
     for &(key, kind) in accesses {
         reads += f64::from(u8::from(kind.counts()));
@@ -116,7 +116,7 @@ fn a_cycle_of_reads_and_removals_misses_as_an_lru_cache_does() {
     let mut exact = StackDistance::new(Unit::Items);
     let mut shards = Shards::fixed_rate(Unit::Items, 1.0);
     let mut small = Shards::fixed_size(Unit::Items, 256);
-    let mut ghost = Ghost::new(Unit::Items, (1..=10).map(|hundreds| hundreds * 100), 1.0);
+    let mut ghost = GhostCache::new(Unit::Items, (1..=10).map(|hundreds| hundreds * 100), 1.0);
     for (key, kind) in (0..20).flat_map(|_| {
         (0..1000).map(|key| (key, Kind::Read)).chain((500..1000).map(|key| (key, Kind::Remove)))
     }) {
@@ -140,7 +140,7 @@ fn a_cycle_of_reads_and_removals_misses_as_an_lru_cache_does() {
 fn reads_that_fill_nothing_and_removals_are_as_in_caches_of_bytes() {
     let mut plain: Vec<PlainCache> = (1..=20).map(|i| PlainCache::new(i * 6_000)).collect();
     let mut exact = StackDistance::new(Unit::Bytes);
-    let mut ghost = Ghost::new(Unit::Bytes, plain.iter().map(|cache| cache.room), 1.0);
+    let mut ghost = GhostCache::new(Unit::Bytes, plain.iter().map(|cache| cache.room), 1.0);
     let mut shards = Shards::fixed_size(Unit::Bytes, 10_000);
     let (mut rng, mut existing) = (seeded(11), Existing::default());
     for _ in 0..6_000 {

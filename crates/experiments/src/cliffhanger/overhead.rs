@@ -4,7 +4,7 @@
 use allocate::cliffhanger::{CliffConfig, Edge, HillClimber, Queue, Side, SplitQueue};
 use base::hash::mix64;
 use base::thread::processor_time;
-use evict::ghost::Ghost;
+use evict::ghost::GhostQueue;
 use millpond::{ByteSize, Cache, CacheConfig, Error, ItemOptions, PoolConfig, PoolId};
 use simulate::table::Table;
 
@@ -30,9 +30,9 @@ const ROUNDS: u64 = 25;
 /// two partitions.
 struct Beside {
     /// The small shadow of cliff scaling, if that is done, of the keys that are followed.
-    near: Option<Ghost>,
+    near: Option<GhostQueue>,
     /// The long shadow of hill climbing, of the keys that are followed.
-    far: Ghost,
+    far: GhostQueue,
     hills: HillClimber,
     split: SplitQueue,
     /// Found in shadows, by error of their 16 bits: no key comes twice.
@@ -45,7 +45,7 @@ impl Beside {
         let sampled = if one_in > 1 { CliffConfig::sampled() } else { CliffConfig::default() };
         let config = CliffConfig { one_in, ..sampled };
         let ghost = |keys| {
-            let mut ghost = Ghost::default();
+            let mut ghost = GhostQueue::default();
             ghost.set_capacity(keys);
             ghost
         };

@@ -4,7 +4,7 @@
 use base::hash::mix64;
 use base::rng::{RngExt, seeded};
 use curve::ghost::{DEFAULT_RATE, DEFAULT_TICKS, Mode};
-use curve::{Correction, Estimator, Ghost, Kind, StackDistance, Unit};
+use curve::{Correction, Estimator, GhostCache, Kind, StackDistance, Unit};
 
 use super::{ZipfKeys, errors, points};
 use crate::report::{Chart, Criterion, Report, Style};
@@ -53,7 +53,7 @@ fn run(context: &mut Context) -> Report {
 
 /// The example of gcache's README: blocks 1 to 8, then eight accesses that count.
 fn readme() -> [f64; 3] {
-    let mut ghost = Ghost::new(Unit::Items, [4, 6, 8], 1.0);
+    let mut ghost = GhostCache::new(Unit::Items, [4, 6, 8], 1.0);
     (1..=8).for_each(|block| ghost.access(mix64(block), 0, Mode::Count));
     ghost.reset_counts();
     for block in [8, 5, 3, 2, 2, 1, 9, 10] {
@@ -72,7 +72,7 @@ fn readme() -> [f64; 3] {
 /// used at the end.
 fn against_a_list(seed: u64, ticks: &[u64]) -> usize {
     let mut rng = seeded(seed);
-    let mut ghost = Ghost::new(Unit::Items, ticks.iter().copied(), 1.0);
+    let mut ghost = GhostCache::new(Unit::Items, ticks.iter().copied(), 1.0);
     let mut list: Vec<u64> = Vec::new();
     let mut counts = vec![0.0; ticks.len() + 1];
     for _ in 0..BRUTE_REQUESTS {
@@ -95,7 +95,7 @@ fn against_a_list(seed: u64, ticks: &[u64]) -> usize {
 /// A sample of 1/32 of a million keys.
 fn sampled(context: &mut Context, report: &mut Report) {
     let mut exact = StackDistance::new(Unit::Items);
-    let mut ghost = Ghost::even(Unit::Items, ZIPF_KEYS, DEFAULT_TICKS, DEFAULT_RATE);
+    let mut ghost = GhostCache::even(Unit::Items, ZIPF_KEYS, DEFAULT_TICKS, DEFAULT_RATE);
     for (i, hash) in ZipfKeys::new(context.seed(10), ZIPF_KEYS, 0.9).take(ZIPF_REQUESTS).enumerate() {
         exact.record(hash, 1, Kind::Read);
         ghost.record(hash, 1, Kind::Read);

@@ -68,7 +68,7 @@ fn simulate(context: &Context, swap: Option<u32>, fixed: Option<f64>) -> Outcome
                 if learners[tenant].follows(hash) {
                     learners[tenant].record(hash, KEY_BYTES as u32, Kind::Read);
                 } else {
-                    learners[tenant].pass(1);
+                    learners[tenant].count_unsampled(1);
                 }
             }
         }

@@ -74,7 +74,7 @@ fn cycles(context: &Context, ages: bool) -> Vec<Cycle> {
                 if learner.follows(hash) {
                     learner.record(hash, KEY_BYTES as u32, Kind::Read);
                 } else {
-                    learner.pass(1);
+                    learner.count_unsampled(1);
                 }
             }
             model.learn(tenant, learner.curve().thinned(128));

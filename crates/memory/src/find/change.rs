@@ -73,7 +73,7 @@ impl<'c> Keys<'c> {
         drop(guard);
         if unindexed {
             let cause = if live { RemovalCause::Removed } else { RemovalCause::Expired };
-            core.retire(ptr, cause, false);
+            core.finish_removal(ptr, cause, false);
         }
         // Otherwise it was evicted a moment ago.
         unindexed && live

@@ -1,6 +1,6 @@
 //! The end of an evicted item: it is unlinked, and handed down if something is beneath memory.
 
-use index::Guard;
+use index::BucketGuard;
 use slab::{Item, ItemPtr};
 
 use crate::cache::Core;
@@ -14,7 +14,7 @@ impl Core {
     #[inline]
     pub(crate) fn erase_lower(
         &self,
-        guard: &mut Guard<'_>,
+        guard: &mut BucketGuard<'_>,
         new: Option<ItemPtr>,
         (space, hash, bytes): (u16, u64, &[u8]),
     ) {

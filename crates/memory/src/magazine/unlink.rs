@@ -77,7 +77,7 @@ impl Core {
         if changes_nothing {
             self.retire_unnoticed(ptr);
         } else {
-            self.retire(ptr, cause, false);
+            self.finish_removal(ptr, cause, false);
         }
     }
 

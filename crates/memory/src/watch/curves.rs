@@ -202,7 +202,7 @@ impl Learner {
         // yet, or the other way round, is made up for the next time.
         let besides = pool_reads.saturating_sub(self.reads_before).saturating_sub(self.recorded);
         let more = besides.saturating_sub(self.passed);
-        self.shards.pass(more);
+        self.shards.count_unsampled(more);
         self.passed += more;
         let halvings = now_secs.saturating_sub(self.aged_at_secs) / self.half_life_secs;
         for _ in 0..halvings.min(32) {

@@ -10,7 +10,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use super::flight::{Claim, Ended, Outcome};
+use super::flight::{Ended, LeaderDuty, Outcome};
 use super::store::Found;
 use super::turn::{Held, Patience, Step, Turn};
 use super::value::{Fetched, LoadError, LoadOptions, Loaded, Origin, Value};
@@ -100,7 +100,7 @@ impl Loader {
     /// Waits for the caller's loader and ends the flight.
     async fn lead_async<'c, E: Into<Box<dyn Error + Send + Sync>>>(
         &'c self,
-        mut claim: Claim,
+        mut claim: LeaderDuty,
         options: &LoadOptions,
         held: Option<Held<'c>>,
         load: impl Future<Output = Result<Loaded, E>>,

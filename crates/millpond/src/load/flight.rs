@@ -2,7 +2,7 @@
 //!
 //! A *flight* is one run of a loader for one key. The table of flights has shards by the key's
 //! hash; a flight is in the table while another caller may join it. Whoever starts one has its
-//! [`Claim`]; dropping the claim ends the flight, so that no way out of a loader – return, error,
+//! [`LeaderDuty`]; dropping that ends the flight, so that no way out of a loader – return, error,
 //! panic, a future that is dropped – leaves anybody waiting.
 //!
 //! What must hold:
@@ -104,10 +104,10 @@ impl Entry {
     }
 }
 
-/// The part in a flight of a caller who needs a value.
+/// The role of a caller who needs a value.
 pub(super) enum Joined {
     /// Load it.
-    Leads(Claim),
+    Leads(LeaderDuty),
     /// Wait for it.
     Waits(Arc<Flight>),
 }
@@ -122,8 +122,8 @@ impl Flights {
         &self.shards[key_hash(self.seed, key) as usize % SHARDS]
     }
 
-    /// Joins the key's flight, or starts one if there is none or what it loads is out of date. Who
-    /// joined that one gets its value all the same.
+    /// Joins the key's flight, or starts one if there is none or the present one is void. Callers
+    /// that joined the void one before still receive its value.
     pub(super) fn join(self: &Arc<Self>, key: &[u8]) -> Joined {
         let mut shard = self.shard(key).lock();
         match shard.get(key) {
@@ -134,7 +134,7 @@ impl Flights {
 
     /// Starts a flight in the place of one that is too slow, which may no longer store. `None`: it
     /// has just ended, or was replaced already; look again.
-    pub(super) fn take_over(self: &Arc<Self>, late: &Arc<Flight>) -> Option<Claim> {
+    pub(super) fn take_over(self: &Arc<Self>, late: &Arc<Flight>) -> Option<LeaderDuty> {
         let mut shard = self.shard(&late.key).lock();
         let entry = shard.get(&late.key).filter(|entry| entry.is_of(late))?;
         // Before the next flight has its fence: either that one's sees what is stored, or nothing
@@ -143,10 +143,10 @@ impl Flights {
         Some(self.start(&mut shard, Arc::clone(&late.key)))
     }
 
-    fn start(self: &Arc<Self>, shard: &mut HashMap<Arc<[u8]>, Entry>, key: Arc<[u8]>) -> Claim {
+    fn start(self: &Arc<Self>, shard: &mut HashMap<Arc<[u8]>, Entry>, key: Arc<[u8]>) -> LeaderDuty {
         let flight = Arc::new(Flight::new(key));
         shard.insert(Arc::clone(&flight.key), Entry { flight: Arc::clone(&flight), fence: None });
-        Claim { flights: Arc::clone(self), flight, fence: None, is_done: false }
+        LeaderDuty { flights: Arc::clone(self), flight, fence: None, is_done: false }
     }
 
     /// Waits for a flight on the calling thread, at most for `limit`.
@@ -190,14 +190,14 @@ impl Drop for Counted<'_> {
 }
 
 /// The right, and the duty, to end a flight.
-pub(super) struct Claim {
+pub(super) struct LeaderDuty {
     flights: Arc<Flights>,
     flight: Arc<Flight>,
     fence: Option<Arc<Fence>>,
     is_done: bool,
 }
 
-impl Claim {
+impl LeaderDuty {
     /// The key to be loaded.
     pub(super) fn key(&self) -> Arc<[u8]> {
         Arc::clone(&self.flight.key)
@@ -249,7 +249,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for LeaderDuty {
     fn drop(&mut self) {
         if self.is_done {
             return;

@@ -9,7 +9,7 @@ use memory::check_place;
 use memory::{Expiry, ItemOptions};
 use memory::{ReadHandle, WriteHandle};
 
-use super::flight::Claim;
+use super::flight::LeaderDuty;
 use super::value::{Fetched, LoadError, LoadOptions, Loaded, Origin, Value};
 use super::{Loader, OVERTAKEN, REFUSED};
 
@@ -76,7 +76,11 @@ impl Loader {
     /// # Errors
     /// The value, if it is fresh already: another flight ended between the look-up and the start of
     /// this one.
-    pub(super) fn lease(&self, claim: &mut Claim, options: &LoadOptions) -> Result<Lease<'_>, Fetched<'_>> {
+    pub(super) fn lease(
+        &self,
+        claim: &mut LeaderDuty,
+        options: &LoadOptions,
+    ) -> Result<Lease<'_>, Fetched<'_>> {
         let (key, keys) = (claim.key(), self.inner.cache.keys(self.inner.pool));
         // Both are begun before the cache is looked at, and so before the backend is asked. Without
         // a fence, as another flight is in the place of this one, nothing is stored.
@@ -121,7 +125,7 @@ impl Loader {
     /// over. Whatever becomes of it, the callers get the value.
     pub(super) fn store<'c>(
         &'c self,
-        claim: &Claim,
+        claim: &LeaderDuty,
         lease: Lease<'c>,
         options: &LoadOptions,
         loaded: &Loaded,
@@ -150,7 +154,7 @@ impl Loader {
     /// flight over; an older value goes.
     fn store_absent(
         &self,
-        claim: &Claim,
+        claim: &LeaderDuty,
         old: Option<&ReadHandle<'_>>,
         (ticket, options): (Ticket, &LoadOptions),
         loaded: &Loaded,

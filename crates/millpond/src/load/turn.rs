@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use memory::ReadHandle;
 
-use super::flight::{Claim, Flight, Joined, Outcome};
+use super::flight::{Flight, Joined, LeaderDuty, Outcome};
 use super::store::{Found, Lease};
 use super::value::{Fetched, LoadError, LoadOptions, Loaded, OnTimeout, Origin, Value};
 use super::{FAILURES, FALLBACKS, JOINED, LOADS, Loader, STALE, TIMEOUTS};
@@ -23,7 +23,7 @@ pub(super) enum Turn<'c> {
     /// Return this.
     Answer(Fetched<'c>),
     /// Run its loader.
-    Lead(Claim, Option<Held<'c>>),
+    Lead(LeaderDuty, Option<Held<'c>>),
 }
 
 /// The next step of a caller.
@@ -158,7 +158,7 @@ impl Loader {
     /// Runs the caller's loader and ends the flight.
     pub(super) fn lead<'c, E: Into<Box<dyn Error + Send + Sync>>>(
         &'c self,
-        mut claim: Claim,
+        mut claim: LeaderDuty,
         options: &LoadOptions,
         held: Option<Held<'c>>,
         load: impl FnOnce(&[u8]) -> Result<Loaded, E>,
@@ -176,7 +176,11 @@ impl Loader {
     }
 
     /// Takes the lease of a flight whose loader is about to run.
-    pub(super) fn begin(&self, claim: &mut Claim, options: &LoadOptions) -> Result<Lease<'_>, Fetched<'_>> {
+    pub(super) fn begin(
+        &self,
+        claim: &mut LeaderDuty,
+        options: &LoadOptions,
+    ) -> Result<Lease<'_>, Fetched<'_>> {
         let lease = self.lease(claim, options)?;
         self.count(LOADS);
         Ok(lease)
@@ -185,7 +189,7 @@ impl Loader {
     /// Stores the result of a loader, if it is one, and ends the flight.
     pub(super) fn settle<'c, E: Into<Box<dyn Error + Send + Sync>>>(
         &'c self,
-        claim: Claim,
+        claim: LeaderDuty,
         lease: Lease<'c>,
         options: &LoadOptions,
         held: Option<Held<'c>>,

@@ -1,4 +1,5 @@
-//! Parses the bytes of a connection into requests, in whatever pieces the bytes arrive.
+//! Parses the text commands of a connection, classic and meta, in whatever pieces the bytes arrive.
+//! `binary` has the parser of the binary protocol.
 //!
 //! The parser keeps three small facts between calls and no bytes: how far it has looked for a line
 //! end, how much of a refused data block is still to come, and whether anything was parsed before.

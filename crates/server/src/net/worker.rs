@@ -54,7 +54,7 @@ const MAILBOX: u64 = 1 << 63;
 const LISTENER: u64 = MAILBOX + 1;
 
 /// Time for which a worker leaves its processor while a slow command is under way, every
-/// `GIVE_WAY_EVERY_NANOS`: some three parts in a hundred.
+/// `GIVE_WAY_EVERY_NANOS`: about 2.5 %.
 const GIVE_WAY: Duration = Duration::from_micros(100);
 const GIVE_WAY_EVERY_NANOS: u64 = 4_000_000;
 
@@ -77,7 +77,8 @@ const fn too_many(protocol: Protocol) -> &'static [u8] {
     }
 }
 
-/// A connection that is away: whose and how large it is, and what came for it meanwhile.
+/// A connection that the thread for slow commands has: its lane, its memory, and what is to be
+/// pushed to it once it is back.
 #[derive(Default)]
 struct Detached {
     lane: LaneId,
@@ -335,7 +336,8 @@ impl<'c> Worker<'c> {
         }
         let is_ending = self.drain_until_secs.is_some();
         // While draining, and for a tenant that is being removed, last replies ignore the rate.
-        let is_bound = |tenant: &&Arc<Tenant>| tenant.is_limited() && !tenant.is_leaving() && !is_ending;
+        let is_bound =
+            |tenant: &&Arc<Tenant>| tenant.is_limited() && !tenant.is_being_removed() && !is_ending;
         let Some(tenant) = self.lanes.tenant(lane).filter(is_bound) else {
             self.lanes.open(lane);
             return true;

@@ -77,7 +77,7 @@ impl SecondaryCache for Late {
     }
 
     /// Long, since the machine may be busy, unless a test is about it.
-    fn patience(&self) -> Duration {
+    fn fetch_timeout(&self) -> Duration {
         Duration::from_secs(if self.lock().hangs { 1 } else { 60 })
     }
 

@@ -13,7 +13,7 @@ pub(super) enum Event {
     /// A request of an open loop arrives.
     Arrive { tenant: u32 },
     /// The first before a gate may go.
-    Gate { gate: u32 },
+    LimiterQueue { gate: u32 },
     /// The backend has answered a request.
     Answered { request: u32 },
     /// A tenant's workload changes.

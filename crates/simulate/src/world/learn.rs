@@ -43,7 +43,7 @@ impl Learner {
             self.has_reads |= kind == Kind::Read;
             self.estimator.record(hash, size, kind);
         } else if kind == Kind::Read {
-            self.estimator.pass(1);
+            self.estimator.count_unsampled(1);
         }
     }
 

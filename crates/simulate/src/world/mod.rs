@@ -14,8 +14,8 @@
 mod cache;
 mod control;
 mod events;
-mod gate;
 mod learn;
+mod limiter_queue;
 mod migrate;
 mod record;
 mod setup;
@@ -39,7 +39,7 @@ pub use stream::{Action, Operation, Prepared, Trace};
 
 use control::Controller;
 use events::{Event, Events};
-use gate::Gate;
+use limiter_queue::LimiterQueue;
 use tenant::{Tenant, exponential};
 
 use crate::scenario::{Cost, LimiterKind, Load, Scenario, Spread};
@@ -81,7 +81,7 @@ struct World<'a> {
     caches: Vec<Cache>,
     shared_cache: bool,
     /// For each resource one for each tenant; if resources are shared, one.
-    gates: Vec<Gate>,
+    limiters: Vec<LimiterQueue>,
     gates_each: usize,
     costs: Vec<Cost>,
     behind: Behind,
@@ -158,18 +158,18 @@ fn nanos(secs: f64) -> Nanos {
 }
 
 /// The limiters of all resources: one for each grant, or one for all tenants.
-fn gates(scenario: &Scenario, setup: &Setup, grants: &[Grant]) -> Vec<Gate> {
-    let mut gates = Vec::new();
+fn limiters(scenario: &Scenario, setup: &Setup, grants: &[Grant]) -> Vec<LimiterQueue> {
+    let mut limiters = Vec::new();
     for (number, resource) in scenario.resources.iter().enumerate() {
         for grant in grants {
             let rate = if setup.shared_resources { resource.total_per_sec } else { grant.resources[number] };
-            gates.push(Gate::new(match resource.limiter {
+            limiters.push(LimiterQueue::new(match resource.limiter {
                 LimiterKind::TokenBucket => Limiter::Bucket(TokenBucket::new(rate, TokenBucket::BURST_SECS)),
                 LimiterKind::Frames => Limiter::Frames(FrameLimiter::new(rate)),
             }));
         }
     }
-    gates
+    limiters
 }
 
 impl<'a> World<'a> {
@@ -191,7 +191,7 @@ impl<'a> World<'a> {
             grants.iter().map(cache).collect()
         };
         let gates_each = if setup.shared_resources { 1 } else { count };
-        let gates = gates(scenario, setup, &grants[..gates_each]);
+        let limiters = limiters(scenario, setup, &grants[..gates_each]);
         let backend = scenario.backend;
         let behind = Behind {
             latency_secs: backend.latency_ms / 1e3,
@@ -221,7 +221,7 @@ impl<'a> World<'a> {
             tenants,
             caches,
             shared_cache: setup.shared_cache,
-            gates,
+            limiters,
             gates_each,
             costs: scenario.resources.iter().map(|resource| resource.cost).collect(),
             behind,
@@ -252,7 +252,7 @@ impl<'a> World<'a> {
         match event {
             Event::Send { tenant, client } => self.send(tenant, client),
             Event::Arrive { tenant } => self.arrive(tenant),
-            Event::Gate { gate } => self.open(gate),
+            Event::LimiterQueue { gate } => self.open(gate),
             Event::Answered { request } => self.answered(request),
             Event::Change { tenant, change } => {
                 let tenant = tenant as usize;
@@ -401,9 +401,9 @@ impl<'a> World<'a> {
             if units > 0.0 {
                 let gate = resource as usize * self.gates_each
                     + if self.gates_each == 1 { 0 } else { tenant as usize };
-                if !self.gates[gate].pass(self.now, units) {
+                if !self.limiters[gate].pass(self.now, units) {
                     let at = self.put(request, at);
-                    self.gates[gate].wait(at, units);
+                    self.limiters[gate].wait(at, units);
                     self.watch(gate);
                     return;
                 }
@@ -413,17 +413,17 @@ impl<'a> World<'a> {
 
     /// Plans to come back to a gate when the first before it may go.
     fn watch(&mut self, gate: usize) {
-        if let Some(due) = self.gates[gate].new_due(self.now) {
-            self.events.plan(due, Event::Gate { gate: gate as u32 });
+        if let Some(due) = self.limiters[gate].new_due(self.now) {
+            self.events.plan(due, Event::LimiterQueue { gate: gate as u32 });
         }
     }
 
     fn open(&mut self, number: u32) {
         let number = number as usize;
-        if !self.gates[number].is_due(self.now) {
+        if !self.limiters[number].is_due(self.now) {
             return;
         }
-        while let Some(at) = self.gates[number].next(self.now) {
+        while let Some(at) = self.limiters[number].next(self.now) {
             self.proceed(self.requests[at as usize], Some(at));
         }
         self.watch(number);
@@ -484,11 +484,11 @@ impl<'a> World<'a> {
             }
         }
         if self.gates_each > 1 || self.tenants.len() == 1 {
-            for number in 0..self.gates.len() {
+            for number in 0..self.limiters.len() {
                 let (resource, tenant) = (number / self.gates_each, number % self.gates_each);
                 let total = self.scenario.resources[resource].total_per_sec;
                 let rate = if is_unlimited(tenant) { total } else { grants[tenant].resources[resource] };
-                self.gates[number].set_rate(self.now, rate);
+                self.limiters[number].set_rate(self.now, rate);
                 self.watch(number);
             }
         }
@@ -575,7 +575,7 @@ impl<'a> World<'a> {
     fn validate(&self) {
         let room: u64 = self.caches.iter().map(Cache::capacity).sum();
         assert!(room <= self.scenario.memory.as_u64(), "{room} of {}", self.scenario.memory);
-        let before_gates: usize = self.gates.iter().map(Gate::waiting).sum();
+        let before_gates: usize = self.limiters.iter().map(LimiterQueue::waiting).sum();
         let behind = self.behind.waiting.len() + self.behind.busy as usize;
         assert_eq!(before_gates + behind, self.requests.len() - self.free.len(), "each is at one place");
     }

@@ -238,7 +238,7 @@ fn a_tail_is_the_rest_of_the_chunk_and_its_copy_is_equal() {
     });
 }
 
-/// The rule that look-ups in place rely on for [`Item::is_plain`].
+/// The rule that look-ups in place rely on for [`Item::is_plain_and_inline`].
 #[test]
 fn an_item_is_plain_if_it_has_neither_options_nor_a_tail_nor_a_long_value() {
     for layout in [Layout::Plain, Layout::Expiring, Layout::Flagged, Layout::Tagged] {
@@ -258,7 +258,7 @@ fn an_item_is_plain_if_it_has_neither_options_nor_a_tail_nor_a_long_value() {
                             item.state().set_chained();
                         }
                         let is_usual = !layout.has_expiry() && !item.has_tail() && !item.is_long();
-                        assert_eq!(item.is_plain(), is_usual, "{lengths:08x}");
+                        assert_eq!(item.is_plain_and_inline(), is_usual, "{lengths:08x}");
                     }
                 });
             }

@@ -19,7 +19,7 @@ use super::super::entries::{ENTRY, ENTRY_BITS, Room};
 use super::super::header::{FIRST, GARBAGE, HEADER, Header, LEN, NEXT, RING, SLOTS};
 use super::super::map::{after, home, tag};
 use super::CollectionKind;
-use memory::cells::{Cells as Tail, Corrupt, Look, words_for};
+use memory::cells::{CellResult, Cells as Tail, Corrupt, words_for};
 
 /// Keys that are hashed without an allocation.
 const SHORT_KEY_BYTES: usize = 64;
@@ -73,13 +73,13 @@ impl CollectionKind {
 
 impl<'t> Bag<'t> {
     /// The collection that a tail holds.
-    pub(super) fn of(tail: Tail<'t>) -> Look<Self> {
+    pub(super) fn of(tail: Tail<'t>) -> CellResult<Self> {
         let (kind, id) = tail.kind_and_id()?;
         Ok(Self { tail, kind: CollectionKind::of(kind).ok_or(Corrupt)?, id })
     }
 
     /// Lays an empty tail out for this much. `false`: it does not fit.
-    pub(super) fn lay_out(self, room: Room) -> Look<bool> {
+    pub(super) fn lay_out(self, room: Room) -> CellResult<bool> {
         let (tail, kind) = (self.tail, self.kind);
         let body = tail.len() - HEADER.min(tail.len());
         let entries = room.entries.max(1);
@@ -99,17 +99,17 @@ impl<'t> Bag<'t> {
     }
 
     /// Returns the number of entries.
-    pub(super) fn len(self) -> Look<usize> {
+    pub(super) fn len(self) -> CellResult<usize> {
         Ok(self.tail.get(LEN)? as usize)
     }
 
-    pub(super) fn slots(self) -> Look<usize> {
+    pub(super) fn slots(self) -> CellResult<usize> {
         let slots = self.tail.get(SLOTS)? as usize;
         if HEADER + slots > self.tail.len() { Err(Corrupt) } else { Ok(slots) }
     }
 
     /// The room that is taken now.
-    pub(super) fn taken(self) -> Look<Room> {
+    pub(super) fn taken(self) -> CellResult<Room> {
         let (next, garbage) = (self.tail.get(NEXT)?, self.tail.get(GARBAGE)?);
         let directories = HEADER + self.slots()? + self.tail.get(RING)? as usize;
         let words = i64::from(next) - directories as i64 - i64::from(garbage);
@@ -117,7 +117,7 @@ impl<'t> Bag<'t> {
     }
 
     /// Returns whether `more` can be added as it lies.
-    pub(super) fn has_room(self, more: Room) -> Look<bool> {
+    pub(super) fn has_room(self, more: Room) -> CellResult<bool> {
         let entries = self.len()? + more.entries;
         let ring = if self.kind.is_ringed() { self.tail.get(RING)? as usize } else { usize::MAX };
         let end = self.tail.get(NEXT)? as usize + more.words;
@@ -125,19 +125,19 @@ impl<'t> Bag<'t> {
     }
 
     /// Raises or lowers one of the header's counts.
-    pub(super) fn count(self, at: usize, by: i64) -> Look<()> {
+    pub(super) fn count(self, at: usize, by: i64) -> CellResult<()> {
         let after = u32::try_from(i64::from(self.tail.get(at)?) + by).map_err(|_| Corrupt)?;
         self.tail.set(at, after)
     }
 
     /// Returns the offset of an entry's key, and its length in bytes.
     #[inline]
-    pub(super) fn key(self, entry: usize) -> Look<(usize, usize)> {
+    pub(super) fn key(self, entry: usize) -> CellResult<(usize, usize)> {
         Ok((entry + 1 + self.kind.extra_words(), self.tail.get(entry)? as usize))
     }
 
     /// Returns the offset of an entry's value, and its length in bytes.
-    pub(super) fn value(self, entry: usize) -> Look<(usize, usize)> {
+    pub(super) fn value(self, entry: usize) -> CellResult<(usize, usize)> {
         let (at, len) = self.key(entry)?;
         let value_len =
             if self.kind == CollectionKind::Hash { self.tail.get(entry + 1)? as usize } else { 0 };
@@ -145,23 +145,23 @@ impl<'t> Bag<'t> {
     }
 
     /// Words of an entry.
-    pub(super) fn size(self, entry: usize) -> Look<usize> {
+    pub(super) fn size(self, entry: usize) -> CellResult<usize> {
         Ok(self.kind.words_of(self.key(entry)?.1, self.value(entry)?.1))
     }
 
-    pub(super) fn score(self, entry: usize) -> Look<f64> {
+    pub(super) fn score(self, entry: usize) -> CellResult<f64> {
         let (low, high) = (self.tail.get(entry + 1)?, self.tail.get(entry + 2)?);
         Ok(f64::from_bits(u64::from(low) | u64::from(high) << 32))
     }
 
-    pub(super) fn set_score(self, entry: usize, score: f64) -> Look<()> {
+    pub(super) fn set_score(self, entry: usize, score: f64) -> CellResult<()> {
         let bits = score.to_bits();
         self.tail.set(entry + 1, bits as u32)?;
         self.tail.set(entry + 2, (bits >> 32) as u32)
     }
 
     /// Puts an entry behind the others; there is room.
-    pub(super) fn append(self, key: &[u8], value: &[u8]) -> Look<usize> {
+    pub(super) fn append(self, key: &[u8], value: &[u8]) -> CellResult<usize> {
         let entry = self.tail.get(NEXT)? as usize;
         self.tail.set(NEXT, (entry + self.kind.words_of(key.len(), value.len())) as u32)?;
         self.write(entry, key, value)?;
@@ -169,7 +169,7 @@ impl<'t> Bag<'t> {
     }
 
     /// Writes key and value of an entry.
-    pub(super) fn write(self, entry: usize, key: &[u8], value: &[u8]) -> Look<()> {
+    pub(super) fn write(self, entry: usize, key: &[u8], value: &[u8]) -> CellResult<()> {
         self.tail.set(entry, key.len() as u32)?;
         if self.kind == CollectionKind::Hash {
             self.tail.set(entry + 1, value.len() as u32)?;
@@ -180,7 +180,7 @@ impl<'t> Bag<'t> {
     }
 
     /// Gives an entry back that no directory names any more.
-    pub(super) fn give_back(self, entry: usize) -> Look<()> {
+    pub(super) fn give_back(self, entry: usize) -> CellResult<()> {
         let (words, next) = (self.size(entry)?, self.tail.get(NEXT)? as usize);
         if entry + words == next {
             return self.tail.set(NEXT, entry as u32);
@@ -195,7 +195,7 @@ impl<'t> Bag<'t> {
     }
 
     /// The hash of an entry's key.
-    pub(super) fn hash_of(self, entry: usize) -> Look<u64> {
+    pub(super) fn hash_of(self, entry: usize) -> CellResult<u64> {
         let (at, len) = self.key(entry)?;
         let mut short = [0; SHORT_KEY_BYTES];
         if let Some(key) = short.get_mut(..len) {
@@ -211,7 +211,11 @@ impl<'t> Bag<'t> {
     }
 
     /// The slot of what `is_it` says that it is, among what has this hash.
-    fn probe(self, hash: u64, is_it: impl Fn(usize) -> Look<bool>) -> Look<Option<(usize, usize)>> {
+    fn probe(
+        self,
+        hash: u64,
+        is_it: impl Fn(usize) -> CellResult<bool>,
+    ) -> CellResult<Option<(usize, usize)>> {
         let slots = self.slots()?;
         let mut slot = home(hash, slots);
         for _ in 0..slots {
@@ -230,7 +234,7 @@ impl<'t> Bag<'t> {
     }
 
     /// The slot and the entry of a key.
-    pub(super) fn find(self, hash: u64, key: &[u8]) -> Look<Option<(usize, usize)>> {
+    pub(super) fn find(self, hash: u64, key: &[u8]) -> CellResult<Option<(usize, usize)>> {
         self.probe(hash, |entry| {
             let (at, len) = self.key(entry)?;
             Ok(len == key.len() && self.tail.equals(at, key)?)
@@ -238,18 +242,18 @@ impl<'t> Bag<'t> {
     }
 
     /// The slot that names an entry.
-    pub(super) fn slot_of(self, entry: usize) -> Look<usize> {
+    pub(super) fn slot_of(self, entry: usize) -> CellResult<usize> {
         let found = self.probe(self.hash_of(entry)?, |other| Ok(other == entry))?;
         Ok(found.ok_or(Corrupt)?.0)
     }
 
     /// Lets a slot name an entry.
-    pub(super) fn name(self, slot: usize, hash: u64, entry: usize) -> Look<()> {
+    pub(super) fn name(self, slot: usize, hash: u64, entry: usize) -> CellResult<()> {
         self.tail.set(HEADER + slot, entry as u32 | tag(hash) << ENTRY_BITS)
     }
 
     /// Names an entry whose key is not in the directory.
-    pub(super) fn link(self, hash: u64, entry: usize) -> Look<()> {
+    pub(super) fn link(self, hash: u64, entry: usize) -> CellResult<()> {
         let slots = self.slots()?;
         let mut slot = home(hash, slots);
         for _ in 0..slots {
@@ -263,7 +267,7 @@ impl<'t> Bag<'t> {
 
     /// Empties a slot, and moves back what would not be found behind an empty one (Knuth, TAOCP
     /// vol. 3, 6.4, algorithm R).
-    pub(super) fn unlink(self, mut empty: usize) -> Look<()> {
+    pub(super) fn unlink(self, mut empty: usize) -> CellResult<()> {
         let slots = self.slots()?;
         let mut slot = empty;
         for _ in 0..slots {
@@ -283,7 +287,7 @@ impl<'t> Bag<'t> {
     }
 
     /// The entry that a slot names.
-    pub(super) fn in_slot(self, slot: usize) -> Look<Option<usize>> {
+    pub(super) fn in_slot(self, slot: usize) -> CellResult<Option<usize>> {
         let entry = (self.tail.get(HEADER + slot)? & ENTRY) as usize;
         Ok((entry != 0).then_some(entry))
     }
@@ -291,7 +295,7 @@ impl<'t> Bag<'t> {
     // The ring.
 
     /// The word of the ring for the entry at a place in the order.
-    fn ring_word(self, index: usize) -> Look<usize> {
+    fn ring_word(self, index: usize) -> CellResult<usize> {
         let (slots, ring) = (self.tail.get(SLOTS)? as usize, self.tail.get(RING)? as usize);
         let at = self.tail.get(FIRST)? as usize + index;
         if ring == 0 || index >= ring {
@@ -300,23 +304,23 @@ impl<'t> Bag<'t> {
         Ok(HEADER + slots + at % ring)
     }
 
-    pub(super) fn at(self, index: usize) -> Look<usize> {
+    pub(super) fn at(self, index: usize) -> CellResult<usize> {
         Ok(self.tail.get(self.ring_word(index)?)? as usize)
     }
 
-    pub(super) fn set_at(self, index: usize, entry: usize) -> Look<()> {
+    pub(super) fn set_at(self, index: usize, entry: usize) -> CellResult<()> {
         self.tail.set(self.ring_word(index)?, entry as u32)
     }
 
     /// Moves the ring's beginning.
-    fn turn(self, by: i64) -> Look<()> {
+    fn turn(self, by: i64) -> CellResult<()> {
         let ring = i64::from(self.tail.get(RING)?);
         let first = i64::from(self.tail.get(FIRST)?) + by;
         self.tail.set(FIRST, first.checked_rem_euclid(ring).ok_or(Corrupt)? as u32)
     }
 
     /// Moves `count` words of the ring from one place in the order to another.
-    fn shift(self, from: usize, to: usize, count: usize) -> Look<()> {
+    fn shift(self, from: usize, to: usize, count: usize) -> CellResult<()> {
         let (slots, ring) = (self.tail.get(SLOTS)? as usize, self.tail.get(RING)? as usize);
         let first = self.tail.get(FIRST)? as usize;
         let words = self.tail.0.get(HEADER + slots..HEADER + slots + ring).ok_or(Corrupt)?;
@@ -337,7 +341,7 @@ impl<'t> Bag<'t> {
     }
 
     /// Makes an entry the one at a place in the order of the `len` that there were before.
-    pub(super) fn ring_insert(self, len: usize, index: usize, entry: usize) -> Look<()> {
+    pub(super) fn ring_insert(self, len: usize, index: usize, entry: usize) -> CellResult<()> {
         if index < len / 2 {
             self.turn(-1)?;
             self.shift(1, 0, index)?;
@@ -348,7 +352,7 @@ impl<'t> Bag<'t> {
     }
 
     /// Takes `count` entries out of the order of the `len` that there were before.
-    pub(super) fn ring_remove(self, len: usize, index: usize, count: usize) -> Look<()> {
+    pub(super) fn ring_remove(self, len: usize, index: usize, count: usize) -> CellResult<()> {
         let behind = len.checked_sub(index + count).ok_or(Corrupt)?;
         if index < behind {
             self.shift(0, count, index)?;
@@ -358,7 +362,7 @@ impl<'t> Bag<'t> {
     }
 
     /// Compares a sorted set's entry with one that would have this score and member.
-    pub(super) fn compare(self, entry: usize, score: f64, member: &[u8]) -> Look<Ordering> {
+    pub(super) fn compare(self, entry: usize, score: f64, member: &[u8]) -> CellResult<Ordering> {
         // No score is not a number.
         match self.score(entry)?.partial_cmp(&score).ok_or(Corrupt)? {
             Ordering::Equal => {
@@ -371,7 +375,7 @@ impl<'t> Bag<'t> {
 
     /// Returns the number of entries in order for which `is_before` holds: all before the first for
     /// which it does not hold.
-    pub(super) fn count_before(self, is_before: impl Fn(usize) -> Look<bool>) -> Look<usize> {
+    pub(super) fn count_before(self, is_before: impl Fn(usize) -> CellResult<bool>) -> CellResult<usize> {
         let (mut low, mut high) = (0, self.len()?);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -385,7 +389,7 @@ impl<'t> Bag<'t> {
     }
 
     /// The place in the order of a score and a member.
-    pub(super) fn place(self, score: f64, member: &[u8]) -> Look<usize> {
+    pub(super) fn place(self, score: f64, member: &[u8]) -> CellResult<usize> {
         self.count_before(|entry| Ok(self.compare(entry, score, member)? == Ordering::Less))
     }
 }

@@ -6,7 +6,7 @@ use super::super::entries::Room;
 use super::super::header::{DEADLINE, FIRST, Header, LEN, MARK, RING};
 use super::CollectionKind;
 use super::bag::Bag;
-use memory::cells::{Cells as Tail, Corrupt, Look};
+use memory::cells::{CellResult, Cells as Tail, Corrupt};
 
 /// As many entries of a sorted set are put in order at the end rather than each by itself.
 const MANY: usize = 1_024;
@@ -103,7 +103,7 @@ pub(super) fn room_for(kind: CollectionKind, edits: &[Edit<'_>]) -> Room {
 
 impl Bag<'_> {
     /// Makes the changes; there is room for them. What is not for this kind is passed over.
-    pub(super) fn edit(self, edits: &[Edit<'_>]) -> Look<()> {
+    pub(super) fn edit(self, edits: &[Edit<'_>]) -> CellResult<()> {
         let is_sorted = self.kind == CollectionKind::Sorted;
         // One by one, each would move a part of the ring.
         let keeps_order = !(is_sorted && edits.len() > MANY);
@@ -141,7 +141,7 @@ impl Bag<'_> {
         if keeps_order { Ok(()) } else { self.sort() }
     }
 
-    fn put(self, key: &[u8], value: &[u8]) -> Look<()> {
+    fn put(self, key: &[u8], value: &[u8]) -> CellResult<()> {
         let value = if self.kind == CollectionKind::Hash { value } else { &[] };
         let hash = self.hash(key);
         let Some((slot, entry)) = self.find(hash, key)? else {
@@ -161,7 +161,7 @@ impl Bag<'_> {
     }
 
     /// Writes other content into an entry. `false`: it is too long for that.
-    fn overwrite(self, entry: usize, key: &[u8], value: &[u8]) -> Look<bool> {
+    fn overwrite(self, entry: usize, key: &[u8], value: &[u8]) -> CellResult<bool> {
         let (old, new) = (self.size(entry)?, self.kind.words_of(key.len(), value.len()));
         if new > old {
             return Ok(false);
@@ -171,7 +171,7 @@ impl Bag<'_> {
         Ok(true)
     }
 
-    fn set_member(self, member: &[u8], score: f64, keeps_order: bool) -> Look<()> {
+    fn set_member(self, member: &[u8], score: f64, keeps_order: bool) -> CellResult<()> {
         let hash = self.hash(member);
         let found = self.find(hash, member)?;
         let len = self.len()?;
@@ -203,7 +203,7 @@ impl Bag<'_> {
     }
 
     /// The place of a score and a member among the first `len` of the ring.
-    fn place_among(self, len: usize, score: f64, member: &[u8]) -> Look<usize> {
+    fn place_among(self, len: usize, score: f64, member: &[u8]) -> CellResult<usize> {
         let (mut low, mut high) = (0, len);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -216,7 +216,7 @@ impl Bag<'_> {
         Ok(low)
     }
 
-    fn take_from_ring(self, len: usize, entry: usize, score: f64, member: &[u8]) -> Look<()> {
+    fn take_from_ring(self, len: usize, entry: usize, score: f64, member: &[u8]) -> CellResult<()> {
         let place = self.place_among(len, score, member)?;
         if self.at(place)? != entry {
             return Err(Corrupt);
@@ -224,7 +224,7 @@ impl Bag<'_> {
         self.ring_remove(len, place, 1)
     }
 
-    fn remove(self, key: &[u8], keeps_order: bool) -> Look<()> {
+    fn remove(self, key: &[u8], keeps_order: bool) -> CellResult<()> {
         let Some((slot, entry)) = self.find(self.hash(key), key)? else { return Ok(()) };
         if self.kind == CollectionKind::Sorted && keeps_order {
             self.take_from_ring(self.len()?, entry, self.score(entry)?, key)?;
@@ -234,13 +234,13 @@ impl Bag<'_> {
         self.count(LEN, -1)
     }
 
-    fn insert(self, index: usize, value: &[u8]) -> Look<()> {
+    fn insert(self, index: usize, value: &[u8]) -> CellResult<()> {
         let (entry, len) = (self.append(value, &[])?, self.len()?);
         self.ring_insert(len, index.min(len), entry)?;
         self.count(LEN, 1)
     }
 
-    fn set(self, index: usize, value: &[u8]) -> Look<()> {
+    fn set(self, index: usize, value: &[u8]) -> CellResult<()> {
         if index >= self.len()? {
             return Ok(());
         }
@@ -252,7 +252,7 @@ impl Bag<'_> {
         self.set_at(index, self.append(value, &[])?)
     }
 
-    fn remove_range(self, from: usize, count: usize) -> Look<()> {
+    fn remove_range(self, from: usize, count: usize) -> CellResult<()> {
         let len = self.len()?;
         let count = count.min(len.saturating_sub(from));
         for index in from..from.saturating_add(count) {
@@ -266,7 +266,7 @@ impl Bag<'_> {
         self.count(LEN, -(count as i64))
     }
 
-    fn remove_at(self, places: &[usize]) -> Look<()> {
+    fn remove_at(self, places: &[usize]) -> CellResult<()> {
         let len = self.len()?;
         let mut places = places.iter().copied().filter(|place| *place < len).peekable();
         let Some(first) = places.peek().copied() else { return Ok(()) };
@@ -284,7 +284,7 @@ impl Bag<'_> {
     }
 
     /// Makes the ring of a sorted set anew.
-    fn sort(self) -> Look<()> {
+    fn sort(self) -> CellResult<()> {
         let mut all = Vec::with_capacity(self.len()?.min(self.tail.len()));
         for slot in 0..self.slots()? {
             if let Some(entry) = self.in_slot(slot)? {
@@ -306,7 +306,7 @@ impl Bag<'_> {
 
     /// Copies all that is in `self` to a tail that is its collection's, with room for `more`
     /// besides. `false`: it does not fit.
-    pub(super) fn copy_to(self, to: Tail<'_>, more: Room) -> Look<bool> {
+    pub(super) fn copy_to(self, to: Tail<'_>, more: Room) -> CellResult<bool> {
         let to = Bag { tail: to, kind: self.kind, id: to.kind_and_id()?.1 };
         let taken = self.taken()?;
         let room = Room { entries: taken.entries + more.entries, words: taken.words + more.words };
@@ -318,7 +318,7 @@ impl Bag<'_> {
         to.tail.set(DEADLINE, end[0])?;
         to.tail.set(DEADLINE + 1, end[1])?;
         let mut copied = 0;
-        let mut copy = |entry: usize| -> Look<()> {
+        let mut copy = |entry: usize| -> CellResult<()> {
             let (words, next) = (self.size(entry)?, to.tail.get(super::super::header::NEXT)? as usize);
             self.tail.copy(entry, to.tail, next, words)?;
             to.tail.set(super::super::header::NEXT, (next + words) as u32)?;

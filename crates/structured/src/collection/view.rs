@@ -4,7 +4,7 @@ use super::bag::Bag;
 use super::{CollectionKind, Member};
 use crate::header::{DEADLINE, MARK};
 use crate::value::read;
-use memory::cells::{Corrupt, Look};
+use memory::cells::{CellResult, Corrupt};
 
 /// Slots of a directory that are tried before a draw takes the next entry there is.
 const DRAWS: u64 = 64;
@@ -30,7 +30,7 @@ impl<'t> Copies<'t> {
         Self { bag, room: bag.tail.len() * size_of::<u32>(), copies: Vec::new() }
     }
 
-    fn add(&mut self, entry: usize) -> Look<()> {
+    fn add(&mut self, entry: usize) -> CellResult<()> {
         let (key, value) = (self.bag.key(entry)?.1, self.bag.value(entry)?.1);
         // Lengths that are torn must not become allocations.
         self.room = self.room.checked_sub(key.saturating_add(value)).ok_or(Corrupt)?;
@@ -39,7 +39,7 @@ impl<'t> Copies<'t> {
     }
 }
 
-fn member(bag: Bag<'_>, entry: usize) -> Look<Member> {
+fn member(bag: Bag<'_>, entry: usize) -> CellResult<Member> {
     let ((key_at, key_len), (value_at, value_len)) = (bag.key(entry)?, bag.value(entry)?);
     Ok(Member {
         key: read::<[u8]>(bag.tail, key_at, key_len)?,
@@ -74,7 +74,7 @@ impl View<'_> {
         Ok(Some(u64::from(low) | u64::from(high) << 32).filter(|end| *end != 0))
     }
 
-    fn entry(self, key: &[u8]) -> Look<Option<usize>> {
+    fn entry(self, key: &[u8]) -> CellResult<Option<usize>> {
         if !self.0.kind.is_hashed() {
             return Ok(None);
         }

@@ -1,9 +1,10 @@
-//! The threads of a check: callers, and one that disturbs.
+//! The threads of a check: callers, one that disturbs, and one that administers.
 //!
 //! A caller tells the history, calls, and tells again; it stops at the end of the run, or when
 //! enough violations were found. The disturber moves limits and the clock and flushes, at random
-//! moments. Nothing is waited for but the end, and a restart: then all callers stop, the cache ends
-//! and is taken over, and callers begin anew.
+//! moments; the administrator, if one is asked for, makes calls of the admin API. Nothing is waited
+//! for but the end, and a restart: then all callers stop, the cache ends and is taken over, and
+//! callers begin anew.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

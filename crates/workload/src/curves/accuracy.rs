@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use curve::{Correction, Estimator, Ghost, Shards, StackDistance, Unit};
+use curve::{Correction, Estimator, GhostCache, Shards, StackDistance, Unit};
 use serde::Serialize;
 
 use super::{Source, mean_error};
@@ -84,7 +84,7 @@ fn one(
     let mut shards = Shards::fixed_size(unit, keys);
     let requests = source.feed(trace, &mut [&mut exact, &mut shards])?;
     let footprint = exact.footprint().max(1);
-    let mut ghost = Ghost::even(unit, footprint, curve::ghost::DEFAULT_TICKS, ghost_rate);
+    let mut ghost = GhostCache::even(unit, footprint, curve::ghost::DEFAULT_TICKS, ghost_rate);
     source.feed(trace, &mut [&mut ghost])?;
     let truth = exact.curve();
     let off = |estimator: &dyn Estimator| mean_error(&truth, &estimator.curve(), footprint, SIZES);

@@ -140,7 +140,9 @@ fn make(options: &CurveOptions, unit: Unit, max_size: u64, keys: u64) -> Box<dyn
         Method::ShardsFixedRate => Box::new(bounded(Shards::fixed_rate(unit, options.rate.unwrap_or(0.01)))),
         Method::Ghost => {
             let rate = options.rate.unwrap_or(curve::ghost::DEFAULT_RATE);
-            Box::new(curve::Ghost::new(unit, even(options.ticks), rate).with_correction(options.correction))
+            Box::new(
+                curve::GhostCache::new(unit, even(options.ticks), rate).with_correction(options.correction),
+            )
         }
         Method::Shadow => {
             let (at, some) = around(options, max_size);

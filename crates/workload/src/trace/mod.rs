@@ -106,7 +106,8 @@ impl Request<'_> {
     }
 
     /// Writes the key into `out` (cleared first) as the bytes under which a cache may store it: 1
-    /// to [`MAX_KEY_BYTES`] of them, different for different keys.
+    /// to [`MAX_KEY_BYTES`] of them. Keys of one kind get different bytes; keys of two kinds can
+    /// get the same, as the number 0x6161616161616161 and the text `aaaaaaaa` do.
     ///
     /// A number becomes its eight little-endian bytes, a text itself. Where the trace tells a
     /// longer original length, the key is padded to it with `0`, as CacheBench does. A text that is

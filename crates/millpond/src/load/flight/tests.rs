@@ -10,7 +10,7 @@ fn cache() -> (Cache, PoolId) {
     (cache, pool)
 }
 
-fn claim(flights: &Arc<Flights>, key: &[u8]) -> Claim {
+fn claim(flights: &Arc<Flights>, key: &[u8]) -> LeaderDuty {
     match flights.join(key) {
         Joined::Leads(claim) => claim,
         Joined::Waits(_) => panic!("a flight of {key:?} is under way"),

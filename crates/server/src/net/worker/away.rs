@@ -47,7 +47,8 @@ impl<'c> Worker<'c> {
         let (token, lane, mut connection, step) = job.end();
         connection.reload(&self.context);
         connection.interest = EventFlags::IN;
-        let is_leaving = self.drain_until_secs.is_some() || connection.own_account().tenant.is_leaving();
+        let is_leaving =
+            self.drain_until_secs.is_some() || connection.own_account().tenant.is_being_removed();
         if is_leaving {
             connection.drain(self.drain_until());
         }

@@ -66,7 +66,9 @@ impl Worker<'_> {
     /// Counts a new connection. `false`: there are as many as there may be.
     pub(super) fn take_place(&self, state: &ListenerState) -> bool {
         let open = self.context.shared.connections.fetch_add(1, Ordering::Relaxed);
-        if open >= self.context.settings.max_connections || state.accounts.home.tenant.open().is_err() {
+        if open >= self.context.settings.max_connections
+            || state.accounts.home.tenant.admit_connection().is_err()
+        {
             self.context.shared.connections.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
@@ -158,6 +160,6 @@ impl Worker<'_> {
         }
         state.connections.fetch_sub(1, Ordering::Relaxed);
         account.counters.add(reason, 1);
-        account.tenant.close();
+        account.tenant.release_connection();
     }
 }

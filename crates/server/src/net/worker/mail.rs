@@ -63,7 +63,7 @@ impl Worker<'_> {
         let mut leaving = Vec::new();
         for (token, connection) in self.connections.iter_mut() {
             connection.reload(&self.context);
-            if connection.own_account().tenant.is_leaving() {
+            if connection.own_account().tenant.is_being_removed() {
                 connection.drain(until);
                 leaving.push(token);
             }

@@ -6,16 +6,16 @@ use limit::{Limiter, Nanos};
 
 /// Lets requests through as its limiter has it.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct LimiterQueue {
     limiter: Limiter,
     /// Requests and the units that they need.
     waiting: VecDeque<(u32, f64)>,
-    /// Time at which the first may pass, when the world returns to the gate; `None` if none waits,
-    /// or there is no such time.
+    /// Time at which the first may pass, when the world returns to the limiter; `None` if none
+    /// waits, or there is no such time.
     due: Option<Nanos>,
 }
 
-impl Gate {
+impl LimiterQueue {
     pub(super) fn new(limiter: Limiter) -> Self {
         Self { limiter, ..Self::default() }
     }
