@@ -20,8 +20,9 @@ pub(crate) enum BenchCommand {
     /// Show how much memory size classes leave unused, with the default sizes and with those that
     /// suit the items
     Slack(SlackArgs),
-    /// Measure what it costs to learn miss-ratio curves
-    Curve(CurveCostArgs),
+    /// Measure what it costs to learn miss-ratio curves (`millpond curve` computes them)
+    #[command(alias = "curve")]
+    CurveCost(CurveCostArgs),
     /// Check that a cache is consistent while its limits move, values expire and all keys are
     /// flushed
     Check(Box<CheckArgs>),
@@ -41,7 +42,7 @@ impl BenchCommand {
     /// gone.
     pub(crate) fn only_prints(&self) -> bool {
         match self {
-            Self::Replay(_) | Self::Slack(_) | Self::Curve(_) | Self::Generate(_) => true,
+            Self::Replay(_) | Self::Slack(_) | Self::CurveCost(_) | Self::Generate(_) => true,
             Self::Run(_) | Self::Check(_) | Self::Soak(_) | Self::Attack(_) => false,
         }
     }
@@ -56,7 +57,7 @@ impl BenchCommand {
             Self::Run(args) => run::execute(args, out),
             Self::Replay(args) => replay::execute(args, out),
             Self::Slack(args) => slack::execute(args, out),
-            Self::Curve(args) => curve_cost::execute(args, out),
+            Self::CurveCost(args) => curve_cost::execute(args, out),
             Self::Check(args) => check::execute(args, out),
             Self::Soak(args) => soak::execute(args, out),
             Self::Attack(args) => attack::execute(args, out),

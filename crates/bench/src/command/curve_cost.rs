@@ -1,4 +1,4 @@
-//! `millpond bench curve`.
+//! `millpond bench curve-cost`.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::print_json;
 use crate::curve_cost::{CostOptions, EngineCost, EstimatorCost, engine, estimators};
 
-/// Flags of `millpond bench curve`.
+/// Flags of `millpond bench curve-cost`.
 #[derive(Clone, Debug, Args)]
 pub struct CurveCostArgs {
     /// Keys, asked for by Zipf's law with an exponent of 0.9; all are in the cache
@@ -40,7 +40,7 @@ struct Report {
     engine: Vec<EngineCost>,
 }
 
-/// Does what the flags of `millpond bench curve` say, and prints the report.
+/// Does what the flags of `millpond bench curve-cost` say, and prints the report.
 ///
 /// # Errors
 /// Where a number is 0, or the engine refuses the keys.
