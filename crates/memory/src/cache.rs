@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fence::Fences;
 use crate::idle::list::Idle;
 use crate::keyspace::Keyspace;
-use crate::lifecycle::{Hooks, LowerTier};
+use crate::lifecycle::{Hooks, LowerTier, RemovalCause};
 use crate::maintenance::{MaintenanceStatus, MaintenanceThread};
 use crate::pool::Pool;
 use crate::pools::{FirstKeys, MAX_POOLS, PoolId, PoolRef, Pools};
@@ -375,9 +375,10 @@ impl Cache {
         self.core.ledger.charge(Part::Fixed, pool.fixed_bytes());
         self.core.pools.add(pool);
         self.core.first_keys.note(id, keyspace_id);
-        self.recover_pool(id);
+        let displaced = self.recover_pool(id);
         names.insert(config.name, id);
         drop(names);
+        displaced.into_iter().for_each(|ptr| self.core.finish_removal(ptr, RemovalCause::Evicted, false));
         if self.core.kept.is_some() {
             self.core.keep_limit_of_claimed();
         }

@@ -355,8 +355,8 @@ impl Cache {
             return Err(new);
         }
         let (from, to) = (old.ptr(), new.ptr());
-        core.move_chain(from, to);
+        core.move_chain(from, to, false);
         // What others have pushed to the old item meanwhile stays in front.
-        self.replace_matching(old, new).inspect_err(|_| core.move_chain(to, from))
+        self.replace_matching(old, new).inspect_err(|_| core.move_chain(to, from, true))
     }
 }

@@ -26,6 +26,8 @@
 //!    in the pool, walks over it or picks of it. So an item that is not in the index yet, and the
 //!    links of such an item, are known to the recovering threads alone, and an item of the index to
 //!    whoever has its bucket locked or holds a reference.
+//! 7. The threads that recover a pool call no hook but [`crate::Lifecycle::may_evict`], and so
+//!    evict nothing to make room: whatever a hook calls may wait for the recovery.
 
 mod chains;
 mod left;
@@ -81,13 +83,14 @@ impl Cache {
     }
 
     /// Takes over what the pool of this name left. The pool was just added and is not in use yet.
-    pub(crate) fn recover_pool(&self, id: PoolId) {
-        let core = self.core();
-        let Some(pool) = core.pools.get_even_leaving(id) else { return };
+    /// Returns items that had to leave the index, held: the caller finishes their removal once it
+    /// holds no lock, as hooks may be called for them. No hook is called before (invariant 7).
+    #[must_use]
+    pub(crate) fn recover_pool(&self, id: PoolId) -> Vec<ItemPtr> {
+        let Some(pool) = self.core().pools.get_even_leaving(id) else { return Vec::new() };
         let displaced = self.take_over(&pool);
         pool.recovered.get_or_init(|| ());
-        // Lifecycle hooks may be called for them, and write.
-        displaced.into_iter().for_each(|ptr| core.finish_removal(ptr, RemovalCause::Evicted, false));
+        displaced
     }
 
     /// Returns items that had to leave the index, held.
@@ -353,7 +356,7 @@ impl Core {
             }
             displaced.extend(self.displace(guard));
         }
-        displaced.extend(self.displace_by_growth(hash));
+        displaced.extend(self.displace_by_recovery(hash));
         true
     }
 

@@ -161,6 +161,7 @@ impl Core {
     /// Removes the items of a pool, and gives those of its slabs back in which nobody holds
     /// anything. Says how many items there were.
     fn drain(&self, pool: &Pool) -> u64 {
+        self.note_writing(pool.keyspace);
         let _resizing = pool.resizing.lock();
         let mut removed = 0;
         for (_, class) in pool.used_classes() {

@@ -119,7 +119,8 @@ pub trait SecondaryCache: Send + Sync {
 
     /// Erases a key that was written, including an admission whose item has not arrived yet. Called
     /// for each write, even of a key that was never admitted, with a lock of the engine held. Must
-    /// not drop a [`Request`] or an [`OutgoingHandle`].
+    /// not drop a [`Request`] or an [`OutgoingHandle`]. If it panics, the write is finished all the
+    /// same, and [`Self::may_have`] must return `false` for the key, or the old value comes back.
     fn erase(&self, key: SecondaryKey<'_>);
 
     /// Returns whether it may have a key; `false` must be certain. Called with a lock of the engine

@@ -210,9 +210,10 @@ impl Core {
         }
     }
 
-    /// Moves the chain of an item to another one of the same key, behind what that has. The caller
-    /// holds both.
-    pub(super) fn move_chain(&self, from: ItemPtr, to: ItemPtr) {
+    /// Moves the chain of an item to another one of the same key, behind what that has. The item
+    /// that has it before the call is marked as not whole until `is_settled`, which says that the
+    /// one that gets it is in the index. The caller holds both.
+    pub(crate) fn move_chain(&self, from: ItemPtr, to: ItemPtr, is_settled: bool) {
         let _locked = self.lock_chain(self.chain_tag(from));
         let (source, target) = (self.arena.item(from).0, self.arena.item(to).0);
         // SAFETY: the caller holds both items. The lock is held under which alone their chains
@@ -230,8 +231,10 @@ impl Core {
                 self.arena.item(last).0.set_link(first, Some(to));
                 self.set_before(first, Some(last));
             }
+            source.mark_chain(!is_settled);
             source.set_chain(None, 0);
             target.set_chain(own_first.or(first), own_count + count);
+            target.mark_chain(false);
         }
     }
 

@@ -24,7 +24,8 @@ impl Core {
         while let Some(slot) = guard.find(is_leaving) {
             guard.clear(slot);
         }
-        lower.erase(SecondaryKey { space, hash, bytes });
+        // If it panics, the write still has to be finished.
+        told(|| lower.erase(SecondaryKey { space, hash, bytes }));
     }
 
     /// Returns whether the item is one of a key that is kept, and so is not to be evicted.

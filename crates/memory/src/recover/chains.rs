@@ -23,14 +23,13 @@ impl Core {
     pub(super) fn recover_chains(&self, chains: &mut Chains) {
         let mut torn = Vec::new();
         for ptr in std::mem::take(&mut chains.items) {
-            let (item, info) = self.arena.item(ptr);
+            let info = self.arena.info_of(ptr);
             match self.links_of_recovered(ptr, &mut chains.links) {
                 Some(links) => links.into_iter().for_each(|link| self.count_recovered_link(link)),
+                // Only once all others are in the index: its key may have another item there.
                 None => {
-                    // SAFETY: the item is complete and not in the index yet, so that this thread
-                    // alone knows of it (invariant 6 of `recover`).
-                    unsafe { item.set_chain(None, 0) };
                     torn.push(ptr);
+                    continue;
                 }
             }
             // SAFETY: the run is assigned to the pool that is being recovered, so that pool and
@@ -43,18 +42,7 @@ impl Core {
             self.queue_recovered(class, &[(ptr, hash)]);
             self.note_recovered(1, u64::from(revived));
         }
-        for ptr in torn {
-            // Only now, as it may have had a twin.
-            if self.arena.item(ptr).0.state().unindex() {
-                // SAFETY: this thread holds the reference that taking the item out of sight gave it
-                // (invariant 2 of `slab::item`).
-                self.index.remove(unsafe { self.hash_of_item(ptr) }, ptr);
-                self.forget(ptr);
-                let mut recovered = self.recovered.lock();
-                recovered.items = recovered.items.wrapping_sub(1);
-                recovered.dropped += 1;
-            }
-        }
+        torn.into_iter().for_each(|ptr| self.give_up_torn(ptr));
         for ptr in chains.links.drain().map(ItemPtr::from_bits) {
             let (link, info) = self.arena.item(ptr);
             link.state().discard();
@@ -64,12 +52,47 @@ impl Core {
         }
     }
 
+    /// Gives up an item whose chain is not whole, and with it the item that its key has otherwise:
+    /// nobody knows which a reader saw last. No reader sees the torn one.
+    fn give_up_torn(&self, ptr: ItemPtr) {
+        let (item, info) = self.arena.item(ptr);
+        let mut guard = self.index.lock(self.recovered_hash(ptr));
+        // SAFETY: the item is complete and not in the index, so that this thread alone knows of it
+        // (invariant 6 of `recover`).
+        let twin = guard.find(|other| self.is_item_of(other, info.keyspace, unsafe { item.key() }));
+        let twin = twin.map(|slot| {
+            let other = guard.ptr(slot);
+            let unindexed = self.arena.item(other).0.state().unindex();
+            guard.clear(slot);
+            (other, unindexed)
+        });
+        drop(guard);
+        if let Some((other, true)) = twin {
+            self.forget(other);
+        }
+        item.state().discard();
+        // SAFETY: as above; and the run is assigned to the pool that is being recovered, so that
+        // pool and class are there (invariants 1 and 2 of `pools`).
+        let class = unsafe {
+            item.set_chain(None, 0);
+            self.class_of(info)
+        };
+        class.inner.lock().free(self, ptr);
+        let twins = u64::from(twin.is_some());
+        let mut recovered = self.recovered.lock();
+        recovered.items = recovered.items.wrapping_sub(twins);
+        recovered.dropped += 1 + twins;
+    }
+
     /// The links of an item that was left behind, taken out of those that are `known`. `None`: the
-    /// chain was being changed, or leads in a circle.
+    /// chain was being changed or moved, or leads in a circle.
     fn links_of_recovered(&self, parent: ItemPtr, known: &mut HashSet<u32>) -> Option<Vec<ItemPtr>> {
         // SAFETY: the item is complete and not in the index yet, so that this thread alone knows of
         // it and its links (invariant 6 of `recover`).
-        let (mut at, count) = unsafe { self.arena.item(parent).0.chain() };
+        let ((mut at, count), is_moving) = unsafe {
+            let item = self.arena.item(parent).0;
+            (item.chain(), item.is_chain_moving())
+        };
         let mut links = Vec::new();
         while let Some(ptr) = at.filter(|_| links.len() < count as usize) {
             if !known.remove(&ptr.to_bits()) {
@@ -86,7 +109,7 @@ impl Core {
             }
             at = next;
         }
-        let is_whole = at.is_none() && links.len() == count as usize;
+        let is_whole = at.is_none() && links.len() == count as usize && !is_moving;
         if !is_whole {
             // Whoever they belong to may be yet to come.
             known.extend(links.drain(..).map(ItemPtr::to_bits));

@@ -29,6 +29,8 @@ use super::{Fields, Item, Layout};
 use crate::ptr::ItemPtr;
 
 const NONE: u32 = u32::MAX;
+/// The bit of a chain's count that says that the chain is on its way to another item.
+const MOVING: u32 = 1 << 31;
 /// Bytes before a link's own.
 pub const LINK_BYTES: usize = 16;
 /// Bytes of the ends of a chain.
@@ -184,7 +186,7 @@ impl<'a> Item<'a> {
         self.state().set_chained();
         // SAFETY: the caller owns the item (invariant 2), as `set_chain` requires, and CHAINED was
         // just set.
-        unsafe { self.set_chain(None, 0) };
+        unsafe { self.chain_at().cast::<[u32; 2]>().write_unaligned([bits(None), 0]) };
     }
 
     /// The first link of the chain, and how many links it has.
@@ -199,18 +201,47 @@ impl<'a> Item<'a> {
         unsafe {
             let at = self.chain_at().cast::<[u32; 2]>();
             let [first, count] = at.read_unaligned();
-            (pointer(first), count)
+            (pointer(first), count & !MOVING)
         }
     }
 
-    /// Changes what [`Self::chain`] returns.
+    /// Changes what [`Self::chain`] returns. The mark of [`Self::mark_chain`] stays.
     ///
     /// # Safety
     /// As there.
     pub unsafe fn set_chain(self, first: Option<ItemPtr>, count: u32) {
         // SAFETY: the two words lie inside the chunk. The caller owns the item or holds the lock
         // under which alone they change (invariant 1).
-        unsafe { self.chain_at().cast::<[u32; 2]>().write_unaligned([bits(first), count]) }
+        unsafe {
+            let at = self.chain_at().cast::<[u32; 2]>();
+            let mark = at.read_unaligned()[1] & MOVING;
+            at.write_unaligned([bits(first), count | mark]);
+        }
+    }
+
+    /// Marks the chain as one that is on its way to another item, or removes the mark. If the
+    /// process ends before it is removed, the item is not whole.
+    ///
+    /// # Safety
+    /// As for [`Self::chain`].
+    pub unsafe fn mark_chain(self, moves: bool) {
+        // SAFETY: the two words lie inside the chunk. The caller owns the item or holds the lock
+        // under which alone they change (invariant 1).
+        unsafe {
+            let at = self.chain_at().cast::<[u32; 2]>();
+            let [first, count] = at.read_unaligned();
+            at.write_unaligned([first, count & !MOVING | if moves { MOVING } else { 0 }]);
+        }
+    }
+
+    /// Returns whether the chain has that mark.
+    ///
+    /// # Safety
+    /// As for [`Self::chain`].
+    pub unsafe fn is_chain_moving(self) -> bool {
+        // SAFETY: the two words lie inside the chunk. The caller owns the item or holds the lock
+        // under which alone they change (invariant 1).
+        unsafe { self.chain_at().cast::<[u32; 2]>().read_unaligned()[1] & MOVING != 0 }
     }
 
     /// # Safety
