@@ -143,16 +143,16 @@ impl Pins {
     /// The calling thread's hazard slot. `None` if the thread already protects an object, or has no
     /// slot of its own, being one of more than 63 threads.
     #[inline]
-    pub fn guard(&self) -> Option<Guard<'_>> {
+    pub fn guard(&self) -> Option<HazardGuard<'_>> {
         let stripe = stripe();
         (stripe != SHARED).then(|| self.guard_at(stripe)).flatten()
     }
 
     #[inline]
-    fn guard_at(&self, stripe: usize) -> Option<Guard<'_>> {
+    fn guard_at(&self, stripe: usize) -> Option<HazardGuard<'_>> {
         let slot = &*self.slots[stripe];
         let place = Hazard { pins: self, slot, thread_bound: PhantomData };
-        (slot.word.load(Ordering::Relaxed) == 0).then(|| Guard(place))
+        (slot.word.load(Ordering::Relaxed) == 0).then(|| HazardGuard(place))
     }
 
     #[inline]
@@ -250,10 +250,10 @@ impl Drop for Pinned<'_> {
 }
 
 /// The hazard slot of a thread. The protection ends when this is dropped.
-pub struct Guard<'a>(Hazard<'a>);
+pub struct HazardGuard<'a>(Hazard<'a>);
 
-/// The slot that a [`Guard`] keeps, for calls under it. A value that is copied stays in registers,
-/// where a reference to the guard would put the guard into memory.
+/// The slot that a [`HazardGuard`] keeps, for calls under it. A value that is copied stays in
+/// registers, where a reference to the guard would put the guard into memory.
 ///
 /// ```compile_fail
 /// let pins = millpond_base::pin::Pins::new();
@@ -270,7 +270,7 @@ pub struct Hazard<'a> {
     thread_bound: PhantomData<*const ()>,
 }
 
-impl<'a> Guard<'a> {
+impl<'a> HazardGuard<'a> {
     /// [`Pins::pin`], without looking for the thread's slot again.
     #[inline]
     pub fn pin(&self) -> Pinned<'a> {
@@ -296,7 +296,7 @@ impl Hazard<'_> {
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for HazardGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.slot.word.store(0, Ordering::Release);

@@ -162,7 +162,7 @@ impl Reload<'_> {
                     .map_err(|e| policy_refused(&pool.name, e))?;
             }
         }
-        self.shared.requests.apply(cache.ledger(), &merged.watch, files)?;
+        self.shared.request_log.apply(cache.ledger(), &merged.watch, files)?;
         self.shared.watching.apply(cache, &self.shared.directory().pools, &merged.watch)?;
         self.shared.tracing.apply(cache.ledger(), &merged.telemetry)?;
         let monitoring = &self.shared.monitoring;

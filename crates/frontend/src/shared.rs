@@ -84,7 +84,7 @@ pub struct Shared {
     /// Samples of the cache's accesses.
     pub watching: Watching,
     /// The log of requests.
-    pub requests: Arc<RequestLog>,
+    pub request_log: Arc<RequestLog>,
     /// Traces of a sample of turns.
     pub tracing: Arc<Tracing>,
     /// The copies of keys that clients have.
@@ -94,7 +94,7 @@ pub struct Shared {
     /// State for changes of the configuration.
     pub changing: Changing,
     /// The slow log.
-    pub slow: SlowLog,
+    pub slow_log: SlowLog,
     /// The latencies of all requests.
     pub latencies: RequestLatencies,
     /// The start of the server, Unix seconds.
@@ -147,12 +147,12 @@ impl Shared {
             maintenance: Maintenance::default(),
             users,
             watching: Watching::default(),
-            requests,
+            request_log: requests,
             tracing,
             tracking: Tracking::default(),
             monitoring: Monitoring::default(),
             changing: Changing::default(),
-            slow: SlowLog::default(),
+            slow_log: SlowLog::default(),
             latencies: RequestLatencies::default(),
             warns_of_http: Seldom::once_in(60),
             warns_of_tls: Seldom::once_in(60),

@@ -105,7 +105,7 @@ pub fn bury(shared: &Shared) {
         for event in Event::ALL {
             tenant.spikes.forget(event, shared.cache.ledger());
         }
-        tenant.details.clear(shared.cache.ledger());
+        tenant.prefix_counts.clear(shared.cache.ledger());
         tracing::info!(tenant = tenant.name, "A tenant was removed.");
         false
     });

@@ -75,7 +75,7 @@ pub fn tenants(shared: &Shared, directory: &Directory, stats: &CacheStats) -> Ve
             name: tenant.name.clone(),
             pool: tenant.pool.name.clone(),
             connections: tenant.connections() as u64,
-            connection_memory_bytes: tenant.held.bytes(),
+            connection_memory_bytes: tenant.connection_memory.bytes(),
             requests: count(Counter::Answered),
             hits: count(Counter::GetHits),
             misses: count(Counter::GetMisses),

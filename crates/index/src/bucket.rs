@@ -8,9 +8,9 @@
 //! then     12 pointers of 4 bytes
 //! ```
 //!
-//! A tag is 8 bits of the key's hash, so that most other keys are rejected without reading their
-//! items. Spilled entries have this bucket as their home but lie in a later one. The reach is an
-//! upper bound of their distance, in buckets.
+//! A tag is a fingerprint of 8 bits of the key's hash, so that most other keys are rejected without
+//! reading their items. Spilled entries have this bucket as their home but lie in a later one. The
+//! reach is an upper bound of their distance, in buckets.
 //!
 //! Invariants (of `Index`): 2, slots change only under this bucket's lock. While a bucket is locked
 //! only the holder writes to it, so the holder may use plain stores.

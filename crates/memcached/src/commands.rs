@@ -193,7 +193,7 @@ impl<'c> Commands<'_, 'c> {
         let Some(sampled) = self.sampled.as_mut().filter(|sampled| sampled.is_slow(took_nanos)) else {
             return;
         };
-        let key = key.map(|key| (self.shared.requests.number_of(key), key.len()));
+        let key = key.map(|key| (self.shared.request_log.number_of(key), key.len()));
         sampled.note(Step { name, began_nanos, took_nanos, lookups, key });
     }
 
@@ -214,7 +214,7 @@ impl<'c> Commands<'_, 'c> {
     fn note_prefix(&self, asked: &Asked<'_>) {
         if !matches!(asked.command, "incr" | "decr") {
             let ledger = self.shared.cache.ledger();
-            self.tenant.details.note(asked.key, asked.does, asked.value_bytes.is_some(), ledger);
+            self.tenant.prefix_counts.note(asked.key, asked.does, asked.value_bytes.is_some(), ledger);
         }
     }
 

@@ -150,8 +150,8 @@ impl<'c> Session<'c> {
             settings,
             now_secs: *now_secs,
             key_buffer,
-            notes: shared.requests.notes(*worker, &account.tenant.name, ProtocolFamily::Memcached),
-            has_details: account.tenant.details.is_on(),
+            notes: shared.request_log.notes(*worker, &account.tenant.name, ProtocolFamily::Memcached),
+            has_details: account.tenant.prefix_counts.is_on(),
             sampled,
         };
         let mut active = ActiveTurn {

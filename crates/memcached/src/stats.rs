@@ -129,11 +129,11 @@ impl<'c> Commands<'_, 'c> {
             (Some(b"curves"), _) => self.curves(out),
             (Some(b"reset"), _) => {
                 self.shared.reset_counters(self.tenant);
-                self.tenant.details.clear(self.shared.cache.ledger());
+                self.tenant.prefix_counts.clear(self.shared.cache.ledger());
                 return Ok(Reply::Reset.as_bytes());
             }
             (Some(b"detail"), Some(switch @ (b"on" | b"off"))) => {
-                self.tenant.details.set(switch == b"on");
+                self.tenant.prefix_counts.set(switch == b"on");
                 return Ok(Reply::Ok.as_bytes());
             }
             (Some(b"detail"), Some(b"dump")) => self.details(out),
@@ -171,7 +171,7 @@ impl<'c> Commands<'_, 'c> {
         number(out, "rejected_connections", rejected);
         number(out, "connection_structures", open);
         number(out, "reserved_fds", shared.listeners.len() as u64);
-        number(out, "read_buf_bytes", self.tenant.held.bytes());
+        number(out, "read_buf_bytes", self.tenant.connection_memory.bytes());
         for (name, counters) in COUNTERS {
             number(out, name, counters.iter().map(|counter| seen(*counter)).sum());
         }
@@ -425,7 +425,7 @@ impl<'c> Commands<'_, 'c> {
 
     /// Writes the counts by prefixes of keys.
     fn details(&self, out: &mut Vec<u8>) {
-        for (prefix, counts) in self.tenant.details.all() {
+        for (prefix, counts) in self.tenant.prefix_counts.all() {
             let Counts { gets, hits, sets, deletes } = counts;
             let shown = reply::shown_key(&prefix);
             let line = format!("PREFIX {shown} get {gets} hit {hits} set {sets} del {deletes}\r\n");

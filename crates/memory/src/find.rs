@@ -14,7 +14,7 @@ mod watched;
 
 use std::cell::Cell;
 
-use base::pin::{Guard, Hazard};
+use base::pin::{Hazard, HazardGuard};
 use slab::item::Acquired;
 use slab::{Item, ItemPtr, SlabInfo};
 
@@ -344,7 +344,7 @@ impl<'c> Keys<'c> {
         space: &Keyspace,
         (hash, key): (u64, &[u8]),
         found: Option<(ItemPtr, Item<'c>, SlabInfo)>,
-        guard: Guard<'_>,
+        guard: HazardGuard<'_>,
         seen: impl FnOnce(ItemRef<'_>) -> R,
     ) -> Option<R> {
         let core = self.cache.core();

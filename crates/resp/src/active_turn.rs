@@ -86,7 +86,7 @@ pub(super) struct ActiveTurn<'a, 'c, 'i> {
     pub(super) is_slow_thread: bool,
     /// The present request answers with much of what the server knows of itself (`INFO`, `CLIENT
     /// LIST`).
-    pub(super) is_verbose: bool,
+    pub(super) has_introspection_reply: bool,
 }
 
 impl<'i> ActiveTurn<'_, '_, 'i> {
@@ -318,7 +318,7 @@ impl<'i> ActiveTurn<'_, '_, 'i> {
         if self.commands.client.is_leaving {
             return Some(Next::Close(Counter::ClosedByQuit));
         }
-        if std::mem::take(&mut self.is_verbose) && self.position < self.input.len() {
+        if std::mem::take(&mut self.has_introspection_reply) && self.position < self.input.len() {
             return Some(Next::Yield);
         }
         // The turn ends if another thread has closed the gate since this request closed it, if the

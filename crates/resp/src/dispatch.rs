@@ -75,7 +75,7 @@ impl<'c, 'i> ActiveTurn<'_, 'c, 'i> {
         if self.hands_over() && self.commands.is_slow(spec, args) {
             return Done::Slow;
         }
-        self.is_verbose = spec.cost == Cost::Report;
+        self.has_introspection_reply = spec.cost == Cost::Report;
         if !self.commands.shared.cache.has_secondary() {
             return self.carry_out_command(spec, args);
         }

@@ -123,7 +123,7 @@ impl Commands<'_, '_> {
         let Some(sampled) = self.sampled.as_mut().filter(|sampled| sampled.is_slow(took_nanos)) else {
             return;
         };
-        let key = key.map(|key| (self.shared.requests.number_of(key), key.len()));
+        let key = key.map(|key| (self.shared.request_log.number_of(key), key.len()));
         sampled.note(Step { name, began_nanos, took_nanos, lookups, key });
     }
 }

@@ -214,7 +214,7 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
             identity,
             client,
             now: Cell::new(None),
-            notes: shared.requests.notes(*worker, &account.tenant.name, ProtocolFamily::Resp),
+            notes: shared.request_log.notes(*worker, &account.tenant.name, ProtocolFamily::Resp),
             told: Cell::default(),
             is_timed: settings.times_commands() || turns.is_multiple_of(ONE_IN) || sampled.is_some(),
             untimed: Cell::new(None),
@@ -233,7 +233,7 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
             mark: None,
             moves_to: None,
             is_slow_thread: *is_slow_thread,
-            is_verbose: false,
+            has_introspection_reply: false,
         };
         let (turn, moves_to) = active.carry_out(info.id);
         if client.transaction.is_some() || info.figures.queued() >= 0 {

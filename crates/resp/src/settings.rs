@@ -162,7 +162,7 @@ impl<'c> Commands<'_, 'c> {
     }
 
     pub(super) fn slowlog(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let log = &self.shared.slow;
+        let log = &self.shared.slow_log;
         let tenant = &self.account.tenant.name;
         match subcommand(args) {
             "len" => w.integer(log.len(tenant) as i64),
@@ -212,7 +212,7 @@ impl<'c> Commands<'_, 'c> {
             peer,
             name: self.info.named().name.clone(),
         };
-        self.shared.slow.add(slow, self.settings.slow_entries, self.shared.cache.ledger());
+        self.shared.slow_log.add(slow, self.settings.slow_entries, self.shared.cache.ledger());
     }
 }
 

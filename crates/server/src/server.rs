@@ -135,7 +135,7 @@ impl Server {
         shared.admin_access.set(access);
         let config = shared.config();
         shared.watching.apply(&shared.cache, &shared.directory().pools, &config.watch)?;
-        shared.requests.apply(shared.cache.ledger(), &config.watch, Files::Reopen)?;
+        shared.request_log.apply(shared.cache.ledger(), &config.watch, Files::Reopen)?;
         shared.tracing.apply(shared.cache.ledger(), &config.telemetry)?;
         shared.monitoring.start(&shared.cache, &config.monitor)?;
         let mut server = Self {
@@ -274,7 +274,7 @@ impl Server {
         self.admin = None;
         self.shared.monitoring.stop();
         self.shared.watching.stop();
-        self.shared.requests.stop(self.shared.cache.ledger());
+        self.shared.request_log.stop(self.shared.cache.ledger());
         self.shared.tracing.stop(self.shared.cache.ledger());
         self.toucher = None;
         self.shared.maintenance.stop();

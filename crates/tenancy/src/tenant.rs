@@ -26,7 +26,7 @@ pub struct Tenant {
     /// Number of open connections that belong to the tenant.
     connections: AtomicUsize,
     /// The memory of the connections whose next turn is this tenant's, on all workers.
-    pub held: TenantHeld,
+    pub connection_memory: TenantHeld,
     /// True if one of its buckets has a rate.
     is_limited: AtomicBool,
     operations: Bucket,
@@ -39,7 +39,7 @@ pub struct Tenant {
     /// How long its requests take.
     pub latencies: TenantLatencies,
     /// The requests counted by the prefixes of keys.
-    pub details: Details,
+    pub prefix_counts: Details,
     /// True once the tenant is being removed.
     is_being_removed: AtomicBool,
 }
@@ -76,7 +76,7 @@ impl Tenant {
             weight: AtomicU32::new(1),
             max_connections: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
-            held: TenantHeld::default(),
+            connection_memory: TenantHeld::default(),
             is_limited: AtomicBool::new(false),
             operations: Bucket::default(),
             received: Bucket::default(),
@@ -84,7 +84,7 @@ impl Tenant {
             pause: Pause::default(),
             spikes: Spikes::default(),
             latencies: TenantLatencies::default(),
-            details: Details::default(),
+            prefix_counts: Details::default(),
             is_being_removed: AtomicBool::new(false),
         };
         tenant.set(settings);

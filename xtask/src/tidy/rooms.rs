@@ -1,4 +1,4 @@
-//! The rooms of the house, and who may call whom.
+//! The rooms of the house, and who may import whom.
 //!
 //! The table is that of the design; nothing imports upward. A new edge is a design change: it is
 //! argued for in the commit that adds it here. Two readings of the table are fixed here. `base` is

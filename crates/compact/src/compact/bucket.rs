@@ -79,9 +79,9 @@ pub(super) fn pause(spins: &mut u32) {
 
 /// A bucket's word at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head(u32);
+pub(super) struct HeaderWord(u32);
 
-impl Head {
+impl HeaderWord {
     pub(super) fn is_locked(self) -> bool {
         self.0 & LOCK != 0
     }
@@ -105,13 +105,13 @@ impl<'t> Bucket<'t> {
     }
 
     #[inline]
-    pub(super) fn head(self) -> Head {
-        Head(sequence::current(self.word()))
+    pub(super) fn head(self) -> HeaderWord {
+        HeaderWord(sequence::current(self.word()))
     }
 
     /// Returns whether nothing was written since the head was `before`.
     #[inline]
-    pub(super) fn is_still(self, before: Head) -> bool {
+    pub(super) fn is_still(self, before: HeaderWord) -> bool {
         sequence::is_still(self.word(), before.0)
     }
 
@@ -145,7 +145,7 @@ impl<'t> Bucket<'t> {
 
     /// Takes the lock if the head still is `head`, which is unlocked: what was read under it is so
     /// now.
-    pub(super) fn try_lock(self, head: Head) -> Option<Locked<'t>> {
+    pub(super) fn try_lock(self, head: HeaderWord) -> Option<Locked<'t>> {
         sequence::try_open(self.word(), head.0, head.0 | LOCK).then(|| Locked {
             bucket: self,
             head,
@@ -167,7 +167,7 @@ fn first_word(key: &[u8]) -> u32 {
 /// A locked bucket.
 pub(super) struct Locked<'t> {
     pub(super) bucket: Bucket<'t>,
-    head: Head,
+    head: HeaderWord,
     count: usize,
     changed: bool,
 }

@@ -11,7 +11,7 @@ use base::hash::key_hash;
 use base::{Ledger, Part};
 use parking_lot::Mutex;
 
-use super::bucket::{Bucket, Form, Head, Locked, pause};
+use super::bucket::{Bucket, Form, HeaderWord, Locked, pause};
 use super::shape::Shape;
 use super::table::Table;
 use memory::cells::CellResult;
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Store {
 /// The place where an entry was found, and the bucket's head at that moment.
 pub(super) struct Place<'t> {
     pub(super) bucket: Bucket<'t>,
-    pub(super) head: Head,
+    pub(super) head: HeaderWord,
     pub(super) number: usize,
 }
 

@@ -208,7 +208,7 @@ fn server_metrics(shared: &Shared) -> Vec<Metric> {
         counter(
             "millpond_server_slow_requests",
             "Requests slow enough for the slow log.",
-            vec![(vec![], shared.slow.total())],
+            vec![(vec![], shared.slow_log.total())],
         ),
         gauge(
             "millpond_server_tls_certificate_expiry_time_seconds",
@@ -531,12 +531,12 @@ fn event_metrics(shared: &Shared) -> Vec<Metric> {
         counter(
             "millpond_request_log_written",
             "Requests that were written into the log of requests.",
-            vec![(vec![], shared.requests.figures().0)],
+            vec![(vec![], shared.request_log.figures().0)],
         ),
         counter(
             "millpond_request_log_dropped",
             "Requests for sampled keys that are missing in the log of requests: they found no room, or it could not be written.",
-            vec![(vec![], shared.requests.figures().1)],
+            vec![(vec![], shared.request_log.figures().1)],
         ),
         counter(
             "millpond_telemetry_spans_sent",

@@ -67,7 +67,7 @@ fn head(shared: &Shared, stats: &CacheStats, monotonic_nanos: u64) -> Value {
             "load": stats.index_load(),
         },
         "requests": requests(shared),
-        "slow_requests": shared.slow.total(),
+        "slow_requests": shared.slow_log.total(),
         "latency_nanos": latencies(shared),
         "events": shared.cache.event_stats().map(|events| {
             let dropped = events.dropped + shared.watching.lost_events();

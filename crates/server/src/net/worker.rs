@@ -118,7 +118,7 @@ pub(crate) struct Worker<'c> {
     spare_descriptor: Option<OwnedFd>,
     /// Connections that wait with their tenant's other clients, and until when at the latest, in
     /// nanoseconds of the monotonic clock.
-    held: Vec<(Token, u64)>,
+    paused: Vec<(Token, u64)>,
     /// Connections that wait for the answer to a wrong password, and until when, as there.
     delayed: Vec<(Token, u64)>,
     newcomers: Vec<Newcomer>,
@@ -169,7 +169,7 @@ impl<'c> Worker<'c> {
             away: BTreeMap::new(),
             gave_way_at: 0,
             spare_descriptor: spare_descriptor(),
-            held: Vec::new(),
+            paused: Vec::new(),
             delayed: Vec::new(),
             newcomers: Vec::new(),
             drain_until_secs: None,
@@ -266,8 +266,8 @@ impl<'c> Worker<'c> {
         // A second is the resolution of all time-outs; with nobody connected there is nothing to
         // time.
         let longest = if self.newcomers.is_empty() { SECOND } else { PLACE_LOOK };
-        let held_until = self.held.iter().chain(&self.delayed).map(|(_, until)| *until).min();
-        match self.lanes.next_at().into_iter().chain(held_until).min() {
+        let paused_until = self.paused.iter().chain(&self.delayed).map(|(_, until)| *until).min();
+        match self.lanes.next_at().into_iter().chain(paused_until).min() {
             None => (self.connections.len() > 0 || !self.newcomers.is_empty()).then_some(longest),
             Some(0) => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
             Some(at) => {
@@ -294,12 +294,12 @@ impl<'c> Worker<'c> {
     /// Wakes connections that `CLIENT PAUSE` holds: those whose pause is over or, with `all`, every
     /// one. Also wakes those whose delayed reply to a wrong password is due.
     fn release(&mut self, all: bool) {
-        if self.held.is_empty() && self.delayed.is_empty() {
+        if self.paused.is_empty() && self.delayed.is_empty() {
             return;
         }
         let now = self.context.shared.clock.monotonic_nanos();
         let mut over: Vec<(Token, u64)> =
-            self.held.extract_if(.., |(_, until)| all || *until <= now).collect();
+            self.paused.extract_if(.., |(_, until)| all || *until <= now).collect();
         over.extend(self.delayed.extract_if(.., |(_, until)| *until <= now));
         over.into_iter().for_each(|(token, _)| self.wake(token, EventFlags::empty()));
     }
@@ -370,7 +370,7 @@ impl<'c> Worker<'c> {
         }
         let present = &connection.account().tenant;
         if !Arc::ptr_eq(tenant, present) {
-            tenant.held.hand_over(&present.held, connection.held.total());
+            tenant.connection_memory.hand_over(&present.connection_memory, connection.held.total());
             connection.lane = self.lanes.join(present);
             self.lanes.leave(lane);
             self.share_settings();
@@ -417,7 +417,7 @@ impl<'c> Worker<'c> {
             Step::AwaitUnpause => {
                 connection.hold();
                 let until = connection.own_account().tenant.pause.until_nanos();
-                set_aside(&self.epoll, connection, &mut self.held, (token, until));
+                set_aside(&self.epoll, connection, &mut self.paused, (token, until));
             }
             Step::AwaitItems if connection.await_items() => {
                 connection.interest = EventFlags::empty();

@@ -62,7 +62,7 @@ struct Request {
 const ARRIVED: u32 = u32::MAX;
 
 /// The backend behind the caches.
-struct Behind {
+struct Backend {
     latency_secs: f64,
     spread: Spread,
     concurrency: u32,
@@ -84,7 +84,7 @@ struct World<'a> {
     limiters: Vec<LimiterQueue>,
     gates_each: usize,
     costs: Vec<Cost>,
-    behind: Behind,
+    behind: Backend,
     requests: Vec<Request>,
     free: Vec<u32>,
     /// The present grant of each tenant.
@@ -193,7 +193,7 @@ impl<'a> World<'a> {
         let gates_each = if setup.shared_resources { 1 } else { count };
         let limiters = limiters(scenario, setup, &grants[..gates_each]);
         let backend = scenario.backend;
-        let behind = Behind {
+        let behind = Backend {
             latency_secs: backend.latency_ms / 1e3,
             spread: backend.spread,
             concurrency: if backend.concurrency == 0 { u32::MAX } else { backend.concurrency },

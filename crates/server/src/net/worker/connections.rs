@@ -134,7 +134,8 @@ impl Worker<'_> {
         let shared = self.context.shared;
         let tenant = self.lanes.tenant(connection.lane).unwrap_or(&connection.own_account().tenant);
         let none = Held::default();
-        let _ = shared.budget.try_change(shared.cache.ledger(), &tenant.held, connection.held, none);
+        let _ =
+            shared.budget.try_change(shared.cache.ledger(), &tenant.connection_memory, connection.held, none);
         shared.registry.remove(connection.descriptor());
         connection.info.close();
         if connection.tracks() {

@@ -28,7 +28,12 @@ impl Worker<'_> {
             let Some(connection) = self.connections.get_mut(token) else { return };
             let Some(tenant) = self.lanes.tenant(connection.lane) else { return };
             let shared = self.context.shared;
-            if shared.budget.try_change(shared.cache.ledger(), &tenant.held, connection.held, holding) {
+            if shared.budget.try_change(
+                shared.cache.ledger(),
+                &tenant.connection_memory,
+                connection.held,
+                holding,
+            ) {
                 connection.held = holding;
                 return;
             }
@@ -63,7 +68,7 @@ impl Worker<'_> {
     fn who_holds_most(&self, own: &Arc<Tenant>, more: u64) -> Arc<Tenant> {
         let directory = self.context.shared.directory();
         let wanted = |tenant: &&Arc<Tenant>| {
-            tenant.held.bytes().saturating_add(if Arc::ptr_eq(tenant, own) { more } else { 0 })
+            tenant.connection_memory.bytes().saturating_add(if Arc::ptr_eq(tenant, own) { more } else { 0 })
         };
         let all = directory.tenants.iter().chain(self.lanes.tenants());
         Arc::clone(all.max_by_key(wanted).unwrap_or(own))
@@ -91,7 +96,7 @@ impl Worker<'_> {
 
     /// Tells the other workers to close connections of the tenant until that much is free.
     fn ask_others(&self, tenant: &Arc<Tenant>, missing: u64) {
-        tenant.held.ask(missing);
+        tenant.connection_memory.ask(missing);
         let workers = self.context.shared.workers.iter().enumerate();
         for (_, other) in workers.filter(|(index, _)| *index != self.index) {
             other.mailbox.send(Message::Shed(Arc::clone(tenant)));
@@ -107,7 +112,7 @@ impl Worker<'_> {
             let away = self.away.iter().filter(|(_, away)| away.lane == lane && away.closes.is_none());
             let away = away.map(|(token, away)| (away.held_bytes, Token(*token)));
             let Some((held, largest)) = here.chain(away).max_by_key(|(held, _)| *held) else { return };
-            if held == 0 || !tenant.held.gives_up(held) {
+            if held == 0 || !tenant.connection_memory.gives_up(held) {
                 return;
             }
             match self.away.get_mut(&largest.0) {
