@@ -17,9 +17,9 @@ use libfuzzer_sys::fuzz_target;
 use millpond::negative::{NegativeCache, NegativeConfig};
 use millpond::structured::{Array, Map, StructureOptions};
 use millpond::{
-    ByteSize, Cache, CacheConfig, Clock, RemovedItem, Expiry, Fence, ItemRef, ItemOptions, ItemTag, Items, Keys,
+    ByteSize, Cache, CacheConfig, Clock, Expiry, Fence, ItemOptions, ItemRef, ItemTag, Items, Keys,
     Lifecycle, Link, LinkHandle, LoadOptions, Loaded, Loader, PolicyKind, PoolConfig, PoolId, ReadHandle,
-    RemovalCause, SizeClassConfig, Step, WriteHandle,
+    RemovalCause, RemovedItem, SizeClassConfig, Step, WriteHandle,
 };
 
 thread_local! {

@@ -25,7 +25,8 @@ fn hear(sent: &[u8], cut: usize, limits: &Limits) -> Vec<Heard> {
         loop {
             let consumed = match parser.parse(&pending) {
                 Parse::Request { consumed } => {
-                    let args = (0..parser.arg_count()).map(|index| parser.arg(&pending, index).unwrap().to_vec());
+                    let args =
+                        (0..parser.arg_count()).map(|index| parser.arg(&pending, index).unwrap().to_vec());
                     heard.push(Heard::Request(args.collect()));
                     consumed
                 }
@@ -54,7 +55,13 @@ fn hear(sent: &[u8], cut: usize, limits: &Limits) -> Vec<Heard> {
 fuzz_target!(|input: &[u8]| {
     let Some((&choice, sent)) = input.split_first() else { return };
     let limits = if choice & 0x80 == 0 {
-        Limits { max_args: 8, max_bulk_bytes: 60, max_line_bytes: 40, max_kept_bulk_bytes: 30, max_request_bytes: 120 }
+        Limits {
+            max_args: 8,
+            max_bulk_bytes: 60,
+            max_line_bytes: 40,
+            max_kept_bulk_bytes: 30,
+            max_request_bytes: 120,
+        }
     } else {
         Limits::default()
     };

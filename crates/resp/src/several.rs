@@ -1,5 +1,5 @@
 //! Commands about several keys, which are seen, or see others, as a whole:
-//! see [`tenancy::several`].
+//! see [`tenancy::multi_key`].
 //!
 //! Reads of so many keys that their answer does not fit into the output of a connection
 //! (`limits.max_output_buffer_bytes`) are the exception: they are answered part by part, and each

@@ -9,15 +9,15 @@
 //! - `tenant`, `bucket`, `pause`, `details`: a tenant, its rates, and figures of its requests.
 //! - `accounts`, [`metrics`], [`times`], [`latency`], [`spikes`]: what is counted, and for whom.
 //! - `directory`, `prefixes`, `route`, `departing`: which tenants there are, and whose a key is.
-//! - [`key_space`], [`several`]: a tenant's pool, and the gate before its keys.
+//! - [`key_space`], [`multi_key`]: a tenant's pool, and the gate before its keys.
 //! - [`budget`]: the memory for connections, and each tenant's share of it.
 //! - [`users`]: authentication and permissions.
 //!
 //! # Invariants
 //! 1. A tenant's pool exists as long as a connection belongs to the tenant: it is removed only
-//!    after the tenant has left the directory, no connection can join it ([`Tenant::open`]), and
-//!    none is left. A turn that is routed by prefix does not keep the pool: if the pool is being
-//!    removed, the turn finds it empty.
+//!    after the tenant has left the directory, no connection can join it
+//!    ([`Tenant::admit_connection`]), and none is left. A turn that is routed by prefix does not
+//!    keep the pool: if the pool is being removed, the turn finds it empty.
 //! 2. A listener's own tenant is never removed while the server runs.
 //!
 //! Absences: no socket, no thread, no connection and no listener. Time is a parameter.

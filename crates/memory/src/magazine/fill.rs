@@ -14,8 +14,8 @@ use crate::lifecycle::RemovalCause;
 use crate::pool::Pool;
 
 /// Entries at which a batch of evictions looks under one hold of the class's lock; the last
-/// eviction may add what one takes ([`evict::MOST_LOOKS`]). A batch stays smaller where much has to
-/// be looked at for each.
+/// eviction may add what one takes ([`evict::MAX_SCANNED`]). A batch stays smaller where much has
+/// to be looked at for each.
 const LOOKS_PER_BATCH: u32 = 2_048;
 /// Number of times that eviction is tried if what was evicted turns out to be read.
 const ATTEMPTS: u32 = 4;
