@@ -1,10 +1,12 @@
 //! Bringing items back into memory.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -62,15 +64,32 @@ impl Drop for RetainedKey<'_> {
 
 /// An item on its way into memory. As a future, it is done when that is, or turned out to be in
 /// vain. What was brought stays in memory as long as this is held, unless it is written.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Pending {
     flight: Arc<Flight>,
     is_given_up: bool,
+    /// Its number among those of the flight, by which its waker is known.
+    number: u64,
+}
+
+impl Clone for Pending {
+    fn clone(&self) -> Self {
+        let mut copy = Self::new(Arc::clone(&self.flight));
+        copy.is_given_up = self.is_given_up;
+        copy
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.flight.forget_waker(self.number);
+    }
 }
 
 impl Pending {
     fn new(flight: Arc<Flight>) -> Self {
-        Self { flight, is_given_up: false }
+        let number = flight.joined.fetch_add(1, Ordering::Relaxed);
+        Self { flight, is_given_up: false, number }
     }
 
     /// Returns whether it has arrived, or will not, or was given up.
@@ -88,18 +107,21 @@ impl Pending {
     /// request of its own. The present request may still be answered, as long as its fence holds.
     pub fn give_up(&mut self) {
         self.is_given_up = true;
+        self.flight.forget_waker(self.number);
     }
 
-    /// Has `waker` called once it is done; at once if it is.
+    /// Has `waker` called once it is done; at once if it is. Replaces the waker of an earlier call.
+    /// Once this is dropped, the waker is not called.
     pub fn wake(&self, waker: &Waker) {
         let mut state = self.flight.state.lock();
         if self.is_given_up || state.is_done {
             drop(state);
             return waker.wake_by_ref();
         }
-        if !state.wakers.iter().any(|known| known.will_wake(waker)) {
-            state.wakers.push(waker.clone());
-        }
+        let before = state.wakers.insert(self.number, waker.clone());
+        drop(state);
+        // It may be somebody else's code.
+        drop(before);
     }
 
     /// Returns whether nothing came of it, of a key with this hash, and nobody has written since;
@@ -112,12 +134,13 @@ impl Pending {
         state.missed.as_ref().is_some_and(|fence| fence.is_of(keys, hash) && fence.holds())
     }
 
-    /// Blocks the thread until it is done.
-    pub fn wait(&self) {
+    /// Blocks the thread until it is done, for this time at most. Returns whether it is.
+    pub fn wait_for(&self, timeout: Duration) -> bool {
         let mut state = self.flight.state.lock();
-        while !self.is_given_up && !state.is_done {
-            self.flight.done.wait(&mut state);
+        if !self.is_given_up {
+            self.flight.done.wait_while_for(&mut state, |state| !state.is_done, timeout);
         }
+        self.is_given_up || state.is_done
     }
 }
 
@@ -140,6 +163,8 @@ pub(super) type Flights = HashMap<(u16, Box<[u8]>), Arc<Flight>>;
 pub(super) struct Flight {
     space: u16,
     hash: u64,
+    /// Number of callers that have waited for it.
+    joined: AtomicU64,
     state: Mutex<State>,
     done: Condvar,
 }
@@ -151,7 +176,8 @@ struct State {
     item: Option<OwnedHandle>,
     /// The fence of the request, if nothing came of it: as long as it holds, there is nothing.
     missed: Option<Fence>,
-    wakers: Vec<Waker>,
+    /// By the number of the caller.
+    wakers: BTreeMap<u64, Waker>,
 }
 
 impl std::fmt::Debug for Flight {
@@ -162,7 +188,13 @@ impl std::fmt::Debug for Flight {
 
 impl Flight {
     fn new(space: u16, hash: u64) -> Arc<Self> {
-        Arc::new(Self { space, hash, state: Mutex::default(), done: Condvar::new() })
+        Arc::new(Self {
+            space,
+            hash,
+            joined: AtomicU64::new(0),
+            state: Mutex::default(),
+            done: Condvar::new(),
+        })
     }
 
     fn end(&self, item: Option<OwnedHandle>, missed: Option<Fence>) {
@@ -171,7 +203,13 @@ impl Flight {
         let wakers = std::mem::take(&mut state.wakers);
         self.done.notify_all();
         drop(state);
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_values().for_each(Waker::wake);
+    }
+
+    fn forget_waker(&self, number: u64) {
+        let waker = self.state.lock().wakers.remove(&number);
+        // Without the lock: it may be somebody else's code.
+        drop(waker);
     }
 }
 
@@ -318,14 +356,18 @@ impl<'c> Keys<'c> {
         Brought::Pending(Pending::new(flight))
     }
 
-    /// [`Self::bring`], which blocks the thread for as long as the item is on its way.
+    /// [`Self::bring`], which blocks the thread for as long as the item is on its way, and takes
+    /// the key for absent after [`Cache::fetch_timeout`].
     #[doc(hidden)]
     pub fn bring_blocking(self, key: &[u8]) -> RetainedKey<'c> {
         loop {
             match self.bring(key) {
                 Brought::Ready(kept) => return kept,
-                Brought::Pending(pending) => {
-                    pending.wait();
+                Brought::Pending(mut pending) => {
+                    let timeout = Secondary::of(self.core()).map(|secondary| secondary.cache.fetch_timeout());
+                    if !pending.wait_for(timeout.unwrap_or_default()) {
+                        pending.give_up();
+                    }
                     // It is held until it is found.
                     if let Brought::Ready(kept) = self.bring_again(key, &[pending]) {
                         return kept;

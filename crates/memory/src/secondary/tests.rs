@@ -283,6 +283,34 @@ fn who_waits_is_woken_however_it_ends() {
 }
 
 #[test]
+fn who_waits_no_longer_leaves_no_waker_and_blocks_no_thread() {
+    let (cache, pool, late, _) = cache();
+    let keys = cache.keys(pool);
+    put(&cache, pool, b"key", 1, Expiry::Never);
+    assert!(keys.evict(b"key"));
+    let count = Arc::new(Count::default());
+    let ask = || {
+        let Brought::Pending(pending) = keys.bring(b"key") else { panic!("it is beneath") };
+        pending.wake(&std::task::Waker::from(Arc::clone(&count)));
+        pending
+    };
+    let stays = ask();
+    let copy = stays.clone();
+    copy.wake(&std::task::Waker::from(Arc::clone(&count)));
+    (0..100).for_each(|_| drop(ask()));
+    let mut given_up = ask();
+    assert_eq!(Arc::strong_count(&count), 4);
+    given_up.give_up();
+    drop(copy);
+    assert_eq!(Arc::strong_count(&count), 2);
+    // The device hangs.
+    assert!(keys.bring_blocking(b"key").item().is_none());
+    assert!(!stays.is_done());
+    late.answer(0);
+    assert_eq!((stays.is_done(), count.0.load(Ordering::Relaxed)), (true, 1));
+}
+
+#[test]
 fn who_gives_up_takes_the_key_for_absent_and_the_next_asks_anew() {
     let (cache, pool, late, _) = cache();
     let keys = cache.keys(pool);
