@@ -56,7 +56,7 @@ use std::sync::Arc;
 use base::ByteSize;
 use bytemuck::{Pod, bytes_of};
 
-use bucket::{Bucket, Form, Locked};
+use bucket::{Bucket, BucketLayout, Locked};
 use memory::Cache;
 pub use memory::stores::CompactStats;
 use memory::stores::{SharesMemory, host};
@@ -111,7 +111,7 @@ impl<K, V> std::fmt::Debug for CompactCache<K, V> {
 type Updated<V> = Option<Option<V>>;
 
 impl<K: Pod, V: Pod> CompactCache<K, V> {
-    const FORM: Form = Form::new(size_of::<K>(), size_of::<V>());
+    const FORM: BucketLayout = BucketLayout::new(size_of::<K>(), size_of::<V>());
 
     /// Makes an empty one. May take slabs away: not to be called from a [`memory::Lifecycle`].
     ///

@@ -134,7 +134,7 @@ impl Default for PoolConfig {
             policy: PolicyKind::default(),
             classes: SizeClassConfig::default(),
             tuning: None,
-            strategy: Strategy::Base,
+            strategy: Strategy::OnFailures,
             lifecycle: None,
             own_keys: true,
         }

@@ -117,7 +117,7 @@ impl Pool {
     ) -> Self {
         let range = Range::of(sizes.sizes());
         let upkeep = Arc::new(Upkeep::new());
-        upkeep.set_waits_for_failures(strategy == Strategy::Base);
+        upkeep.set_waits_for_failures(strategy == Strategy::OnFailures);
         let classes = Classes::new(sizes.sizes().len());
         let rebalancer = Rebalancer::with(strategy, VictimRule::default(), id.0.into()).of_a_new_pool();
         Self {

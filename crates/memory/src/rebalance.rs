@@ -115,7 +115,7 @@ impl Cache {
     /// [`ErrorKind::NoSuchPool`].
     pub fn set_pool_strategy(&self, pool: PoolId, strategy: Strategy) -> Result<(), Error> {
         let pool = self.core().pool(pool)?;
-        pool.upkeep.set_waits_for_failures(strategy == Strategy::Base);
+        pool.upkeep.set_waits_for_failures(strategy == Strategy::OnFailures);
         pool.rebalancer.lock().set_strategy(strategy);
         Ok(())
     }

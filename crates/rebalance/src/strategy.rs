@@ -84,7 +84,7 @@ pub struct Move {
 pub enum Strategy {
     /// Moves slabs only to classes whose allocations fail.
     #[default]
-    Base,
+    OnFailures,
     /// Evens out the age of evicted items.
     TailAge(TailAge),
     /// Moves slabs toward the classes with most hits per slab.
@@ -103,7 +103,7 @@ impl Strategy {
     /// The name, as in a configuration.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Base => "base",
+            Self::OnFailures => "base",
             Self::TailAge(_) => "tail-age",
             Self::HitsPerSlab(_) => "hits-per-slab",
             Self::MarginalHits(_) => "marginal-hits",
@@ -123,7 +123,7 @@ impl Strategy {
     /// A text with the valid names.
     pub fn by_name(name: &str) -> Result<Self, String> {
         Ok(match name {
-            "base" => Self::Base,
+            "base" => Self::OnFailures,
             "tail-age" => Self::TailAge(TailAge::default()),
             "hits-per-slab" => Self::HitsPerSlab(HitsPerSlab::default()),
             "marginal-hits" => Self::MarginalHits(MarginalHits::default()),
@@ -179,11 +179,11 @@ impl Rebalancer {
         }
     }
 
-    /// Prepares for a new pool: under [`Strategy::Base`], the first round already counts the
+    /// Prepares for a new pool: under [`Strategy::OnFailures`], the first round already counts the
     /// allocations that failed before it. No effect under other strategies.
     #[must_use]
     pub fn of_a_new_pool(mut self) -> Self {
-        if self.strategy == Strategy::Base {
+        if self.strategy == Strategy::OnFailures {
             self.history.end(&PoolView::default(), true);
         }
         self
@@ -258,7 +258,7 @@ impl Rebalancer {
     /// The strategy's own victim, with the reason.
     fn victim(&mut self, round: &Round, except: Option<u8>) -> Option<(u8, String)> {
         match &self.strategy {
-            Strategy::Base => None,
+            Strategy::OnFailures => None,
             Strategy::TailAge(config) => config.victim(round, except),
             Strategy::HitsPerSlab(config) => config.victim(round, except),
             Strategy::MarginalHits(config) => config.victim(round, &self.ranks, except),
@@ -271,7 +271,7 @@ impl Rebalancer {
 
     fn by_strategy(&mut self, round: &Round) -> Option<Move> {
         match &self.strategy {
-            Strategy::Base => None,
+            Strategy::OnFailures => None,
             Strategy::TailAge(config) => config.pick(round),
             Strategy::HitsPerSlab(config) => config.pick(round),
             Strategy::MarginalHits(config) => config.pick(round, &self.ranks),

@@ -62,9 +62,9 @@ fn base_helps_the_class_whose_allocations_fail_most() {
         let classes: Vec<_> =
             (0..).zip(classes).map(|(number, (failed, slabs))| failing(number, *failed, *slabs)).collect();
         let mut pool = full(&classes);
-        assert_eq!(ends(decide(Strategy::Base, &pool)), expected, "{case}");
+        assert_eq!(ends(decide(Strategy::OnFailures, &pool)), expected, "{case}");
         pool.is_full = false;
-        assert_eq!(ends(decide(Strategy::Base, &pool)), expected, "{case}, in a pool that is not full");
+        assert_eq!(ends(decide(Strategy::OnFailures, &pool)), expected, "{case}, in a pool that is not full");
     }
 }
 
@@ -77,7 +77,7 @@ fn failures_come_first_under_every_strategy() {
     classes[1].counts.hits = 1 << 20;
     classes[1].counts.tail_hits = 1 << 10;
     let strategies = [
-        Strategy::Base,
+        Strategy::OnFailures,
         Strategy::TailAge(TailAge::default()),
         Strategy::HitsPerSlab(HitsPerSlab::default()),
         Strategy::MarginalHits(MarginalHits::default()),
@@ -106,7 +106,7 @@ fn the_other_rule_for_victims_draws_among_large_chunks() {
     let rule = VictimRule::LARGEST_CHUNKS;
     let mut drawn: Vec<_> = (0..200)
         .map(|seed| {
-            let mut rebalancer = Rebalancer::with(Strategy::Base, rule.clone(), seed);
+            let mut rebalancer = Rebalancer::with(Strategy::OnFailures, rule.clone(), seed);
             rebalancer.decide(&before(&full(&classes)));
             rebalancer.decide(&full(&classes)).expect("a victim").victim
         })
@@ -115,7 +115,7 @@ fn the_other_rule_for_victims_draws_among_large_chunks() {
     drawn.dedup();
     assert_eq!(drawn, (9..19).collect::<Vec<_>>(), "the ten largest of those with ten slabs");
     classes.iter_mut().for_each(|class| class.slabs = 9);
-    let mut rebalancer = Rebalancer::with(Strategy::Base, rule, 0);
+    let mut rebalancer = Rebalancer::with(Strategy::OnFailures, rule, 0);
     rebalancer.decide(&before(&full(&classes)));
     assert_eq!(rebalancer.decide(&full(&classes)), None);
 }
@@ -445,7 +445,7 @@ fn whatever_a_pool_looks_like_a_move_can_be_carried_out() {
     for seed in 0..3_000 {
         let mut rng = seeded(seed);
         let strategies = [
-            Strategy::Base,
+            Strategy::OnFailures,
             Strategy::TailAge(TailAge::default()),
             Strategy::HitsPerSlab(HitsPerSlab::default()),
             Strategy::MarginalHits(MarginalHits::as_in_cachelib()),

@@ -11,16 +11,17 @@
 //!        then the key, then the value, then the ends of the chain: 8 bytes (items with CHAINED)
 //! ```
 //!
-//! An item with a *tail* has [`TAILED`] for the length of its value: its value is empty, and behind
-//! its key, from the next multiple of 4 on, the rest of the chunk is words that are written while
-//! others read them.
+//! The length of the value says where the value is:
+//!
+//! | length | CHAINED | value |
+//! |---|---|---|
+//! | a length | no matter | behind the key |
+//! | [`TAILED`] | no | none, but a *tail*: from the next multiple of 4 behind the key on, the rest of the chunk is words that are written while others read them |
+//! | [`TAILED`] | yes | *long*: all bytes are in the item's links, in order |
 //!
 //! The state word, from bit 0: references (14 bits), CHAINED, INDEXED, FETCHED, two user bits,
 //! QUEUED, the eviction policy's 8 bits, and the chunk's incarnation (4 bits), which changes each
 //! time the chunk is allocated.
-//!
-//! An item with both CHAINED and that length is the head of a *long* value: it has no tail and no
-//! value of its own, and all bytes are in its links, in order.
 //!
 //! CHAINED says that the item has room for the ends of a chain of *links*, which are items without
 //! a key: see [`link`].

@@ -26,7 +26,7 @@ const AT_ONCE: usize = 16;
 
 /// The layout of entries in a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Form {
+pub(super) struct BucketLayout {
     pub(super) key_bytes: usize,
     pub(super) value_bytes: usize,
     /// Most entries of a bucket.
@@ -34,7 +34,7 @@ pub(super) struct Form {
     pub(super) bucket_bytes: usize,
 }
 
-impl Form {
+impl BucketLayout {
     pub(super) const fn new(key_bytes: usize, value_bytes: usize) -> Self {
         assert!(key_bytes > 0, "keys of no bytes are all the same");
         let entry_bytes = (words_for(key_bytes) + words_for(value_bytes)) * WORD;
@@ -96,7 +96,7 @@ impl HeaderWord {
 #[derive(Clone, Copy)]
 pub(super) struct Bucket<'t> {
     pub(super) cells: Cells<'t>,
-    pub(super) form: Form,
+    pub(super) form: BucketLayout,
 }
 
 impl<'t> Bucket<'t> {
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn entries_take_their_own_bytes_and_a_part_of_a_word() {
         let form = |key, value| {
-            let form = Form::new(key, value);
+            let form = BucketLayout::new(key, value);
             assert!(WORD + form.entries * form.entry_words() * WORD <= form.bucket_bytes);
             assert!(form.bucket_bytes.is_multiple_of(CACHE_LINE) && form.entries >= LEAST_ENTRIES);
             (form.entries, form.bucket_bytes)
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn entries_keep_the_order_of_their_use() {
         let words: Vec<AtomicU32> = (0..64).map(|_| AtomicU32::new(0)).collect();
-        let bucket = Bucket { cells: Cells(&words), form: Form::new(8, 8) };
+        let bucket = Bucket { cells: Cells(&words), form: BucketLayout::new(8, 8) };
         let keys = || -> Vec<u64> {
             (0..bucket.head().count())
                 .map(|number| {
@@ -326,7 +326,7 @@ mod tests {
         bucket.lock().promote(5).expect("inside");
         assert!(bucket.try_lock(before).is_none());
         let long: Vec<AtomicU32> = (0..2_048).map(|_| AtomicU32::new(0)).collect();
-        let long = Bucket { cells: Cells(&long), form: Form::new(8, 100) };
+        let long = Bucket { cells: Cells(&long), form: BucketLayout::new(8, 100) };
         let value = |key: u64| [key as u8; 100];
         for key in 0..8_u64 {
             long.lock().push(&key.to_ne_bytes(), &value(key)).expect("inside");

@@ -11,7 +11,7 @@ use base::hash::key_hash;
 use base::{Ledger, Part};
 use parking_lot::Mutex;
 
-use super::bucket::{Bucket, Form, HeaderWord, Locked, pause};
+use super::bucket::{Bucket, BucketLayout, HeaderWord, Locked, pause};
 use super::shape::Shape;
 use super::table::Table;
 use memory::cells::CellResult;
@@ -27,7 +27,7 @@ pub(super) const RESIZES: usize = 6;
 /// The buckets of a compact cache.
 pub(super) struct Store {
     pub(super) name: String,
-    pub(super) form: Form,
+    pub(super) form: BucketLayout,
     pub(super) max_buckets: u32,
     pub(super) counters: Counters<7>,
     table: Table,

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU32;
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
-use super::bucket::{Bucket, Form};
+use super::bucket::{Bucket, BucketLayout};
 use memory::cells::Cells;
 
 /// Memory is given back in pages.
@@ -26,7 +26,7 @@ const HUGE_PAGE: usize = 2 << 20;
 pub(super) struct Table {
     base: NonNull<AtomicU32>,
     bytes: usize,
-    form: Form,
+    form: BucketLayout,
 }
 
 // SAFETY: the words are atomics, and the mapping belongs to this table alone (invariant 1).
@@ -39,7 +39,7 @@ impl Table {
     ///
     /// # Errors
     /// The system's error, if it refuses this much address space.
-    pub(super) fn reserve(form: Form, buckets: u32) -> io::Result<Self> {
+    pub(super) fn reserve(form: BucketLayout, buckets: u32) -> io::Result<Self> {
         let bytes = (buckets as usize * form.bucket_bytes).next_multiple_of(PAGE);
         // SAFETY: a mapping at an address of the kernel's choice replaces no other, and becomes
         // this table's own (invariant 1).

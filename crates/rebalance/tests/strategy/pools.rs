@@ -44,12 +44,12 @@ fn the_strategy_chooses_who_shrinks() {
         assert!(decided.receiver.is_none() && decided.reason.starts_with("the pool is over its limit, and "));
         decided.victim
     };
-    assert_eq!(victim(Strategy::Base), 1);
+    assert_eq!(victim(Strategy::OnFailures), 1);
     assert_eq!(victim(Strategy::HitsPerSlab(HitsPerSlab::default())), 0);
     let only = full(&[hit(0, 100, 1), hit(1, 1, 0)]);
-    let last = Rebalancer::new(Strategy::Base).victim_for_resizing(&only);
+    let last = Rebalancer::new(Strategy::OnFailures).victim_for_resizing(&only);
     assert_eq!(ends(last), Some((0, None)), "here the last slab may go");
-    assert_eq!(Rebalancer::new(Strategy::Base).victim_for_resizing(&full(&[])), None);
+    assert_eq!(Rebalancer::new(Strategy::OnFailures).victim_for_resizing(&full(&[])), None);
 }
 
 fn numbered(number: u16, classes: &[ClassView]) -> PoolView {

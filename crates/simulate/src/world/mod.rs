@@ -48,7 +48,7 @@ use crate::scenario::{Cost, LimiterKind, Load, Scenario, Spread};
 #[derive(Clone, Copy)]
 struct Request {
     tenant: u32,
-    /// [`ARRIVED`] in an open loop.
+    /// [`NO_CLIENT`] in an open loop.
     client: u32,
     size: u32,
     is_write: bool,
@@ -59,7 +59,7 @@ struct Request {
 }
 
 /// No client waits for the answer.
-const ARRIVED: u32 = u32::MAX;
+const NO_CLIENT: u32 = u32::MAX;
 
 /// The backend behind the caches.
 struct Backend {
@@ -304,7 +304,7 @@ impl<'a> World<'a> {
         }
         if tenant.has_room() {
             tenant.under_way += 1;
-            self.begin(number, ARRIVED);
+            self.begin(number, NO_CLIENT);
         } else {
             tenant.tally.refused += 1;
             // A trace continues without it.
@@ -459,7 +459,7 @@ impl<'a> World<'a> {
         let tenant = &mut self.tenants[number as usize];
         tenant.tally.requests += 1;
         tenant.tally.latencies.record(arrives - sent);
-        if client == ARRIVED {
+        if client == NO_CLIENT {
             tenant.under_way -= 1;
         } else {
             let next = arrives + tenant.think();

@@ -7,7 +7,7 @@ use base::Part;
 use base::counter::Counters;
 use parking_lot::Mutex;
 
-use super::super::bucket::Form;
+use super::super::bucket::BucketLayout;
 use super::super::shape::{Shape, View, place};
 use super::super::table::Table;
 use super::{EVICTIONS, REMOVED, RESIZES, Store};
@@ -22,7 +22,7 @@ impl Store {
     pub(in crate::compact) fn new(
         host: &dyn Host,
         name: String,
-        form: Form,
+        form: BucketLayout,
         buckets: u32,
         max_buckets: u32,
         seed: u64,
