@@ -53,6 +53,8 @@ pub struct PoolStats {
     pub slab_bytes: u64,
     /// Its reserve in bytes of slabs ([`crate::PoolConfig::reserve`]).
     pub reserve_bytes: u64,
+    /// Its weight ([`crate::PoolConfig::weight`]).
+    pub weight: u32,
     /// The strategy by which its classes trade slabs.
     pub strategy: &'static str,
     /// Slabs that were taken from one of its classes for another.

@@ -39,6 +39,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod control;
 mod load;
 pub mod monitor;
 pub mod typed;
