@@ -29,6 +29,34 @@ impl Entry {
     pub fn make(&self) -> Box<dyn Policy> {
         (self.make)()
     }
+
+    /// Creates the policy so that it can be cloned, as [`crate::guard::Guarded`] does for each
+    /// node.
+    pub fn registered(&'static self) -> Registered {
+        Registered { entry: self, policy: self.make() }
+    }
+}
+
+/// A policy with its entry. A clone is made by the entry, without state.
+pub struct Registered {
+    entry: &'static Entry,
+    policy: Box<dyn Policy>,
+}
+
+impl Clone for Registered {
+    fn clone(&self) -> Self {
+        self.entry.registered()
+    }
+}
+
+impl Policy for Registered {
+    fn name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    fn decide(&mut self, view: &View) -> Decision {
+        self.policy.decide(view)
+    }
 }
 
 /// Leaves everything as it is.
@@ -52,7 +80,12 @@ pub fn policies() -> &'static [Entry] {
 
 /// The policy of this name, with its defaults; `None` if there is none.
 pub fn by_name(name: &str) -> Option<Box<dyn Policy>> {
-    policies().iter().find(|entry| entry.name == name).map(Entry::make)
+    entry(name).map(Entry::make)
+}
+
+/// The entry of this name; `None` if there is none.
+pub fn entry(name: &str) -> Option<&'static Entry> {
+    policies().iter().find(|entry| entry.name == name)
 }
 
 const POLICIES: &[Entry] = &[

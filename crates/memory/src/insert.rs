@@ -532,25 +532,26 @@ impl Core {
     /// index any more.
     #[inline]
     pub(crate) fn displace_by_growth(&self, hash: u64) -> Vec<ItemPtr> {
-        // One insertion in 64 asks.
-        if hash >> 8 & 63 == 0 && self.index.wants_growth() {
-            self.begin_growth();
-        }
-        self.move_some_buckets()
+        self.displace_after(hash, || self.begin_growth())
     }
 
     /// The same for an item that another process left. No room is made on the bill: that would
     /// evict, and call hooks, which may wait for the recovery. Whoever adds the pool keeps the
     /// limit afterwards.
     pub(crate) fn displace_by_recovery(&self, hash: u64) -> Vec<ItemPtr> {
-        if hash >> 8 & 63 == 0 && self.index.wants_growth() {
-            self.index.begin_growth(self.expected_entries());
-        }
-        self.move_some_buckets()
+        self.displace_after(hash, || self.index.begin_growth(self.expected_entries()))
     }
 
-    fn move_some_buckets(&self) -> Vec<ItemPtr> {
-        if self.index.is_growing() { self.move_buckets(BUCKETS_PER_INSERT, false) } else { Vec::new() }
+    #[inline]
+    fn displace_after(&self, hash: u64, begin_growth: impl FnOnce() -> bool) -> Vec<ItemPtr> {
+        // One insertion in 64 asks.
+        if hash >> 8 & 63 == 0 && self.index.wants_growth() {
+            begin_growth();
+        }
+        if !self.index.is_growing() {
+            return Vec::new();
+        }
+        self.move_buckets(BUCKETS_PER_INSERT, false)
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) use left::{EngineWords, Unclaimed, flush_word, name_hash};
 use std::sync::atomic::Ordering;
 
 use base::{ByteSize, Part};
+use index::{BucketGuard, Slot};
 use slab::{ItemPtr, Run, SizeClasses, SlabInfo};
 
 use chains::Chains;
@@ -327,22 +328,33 @@ impl Core {
         unsafe { if item.is_link() { u64::from(item.link_tag()) << 16 } else { self.hash_of_item(ptr) } }
     }
 
+    /// The entry of another item that has the key of one that was left behind, whose bucket is
+    /// locked.
+    fn twin_of(&self, guard: &BucketGuard<'_>, ptr: ItemPtr) -> Option<Slot> {
+        let (item, info) = self.arena.item(ptr);
+        // SAFETY: the item is complete, and this thread alone knows of it (invariant 6).
+        guard.find(|other| self.is_item_of(other, info.keyspace, unsafe { item.key() }))
+    }
+
+    /// Gives up the item of such an entry, unless another thread removes it.
+    fn take_twin(&self, mut guard: BucketGuard<'_>, slot: Slot) {
+        let other = guard.ptr(slot);
+        let unindexed = self.arena.item(other).0.state().unindex();
+        guard.clear(slot);
+        drop(guard);
+        if unindexed {
+            self.forget(other);
+        }
+    }
+
     /// Puts an item into the index. `false`: its key has another, and both are out now. Items that
     /// had to leave for it are `displaced`.
     fn index_recovered(&self, ptr: ItemPtr, hash: u64, displaced: &mut Vec<ItemPtr>) -> bool {
         let (item, info) = self.arena.item(ptr);
         loop {
             let mut guard = self.index.lock(hash);
-            // SAFETY: the item is complete, and this thread alone knows of it (invariant 6).
-            let twin = guard.find(|other| self.is_item_of(other, info.keyspace, unsafe { item.key() }));
-            if let Some(slot) = twin {
-                let other = guard.ptr(slot);
-                let unindexed = self.arena.item(other).0.state().unindex();
-                guard.clear(slot);
-                drop(guard);
-                if unindexed {
-                    self.forget(other);
-                }
+            if let Some(slot) = self.twin_of(&guard, ptr) {
+                self.take_twin(guard, slot);
                 item.state().discard();
                 // SAFETY: the run is assigned to the pool, so that pool and class are there
                 // (invariants 1 and 2 of `pools`).

@@ -23,7 +23,7 @@ use std::collections::HashMap;
 
 use allocate::guard::Guarded;
 pub use allocate::guard::{Aim, Rails};
-use allocate::registry::{self, Entry};
+use allocate::registry::{self, Registered};
 use allocate::{Decision, Grant, Outcome, Policy, Pool, View, partition};
 use memory::watch::{CurveConfig, PoolCurve};
 use memory::{ByteSize, Cache, Error, ErrorKind, Part, PoolId, PoolStats};
@@ -66,25 +66,6 @@ impl Default for ControlConfig {
     }
 }
 
-/// A policy with its entry, by which it is made again.
-struct Named(&'static Entry, Box<dyn Policy>);
-
-impl Clone for Named {
-    fn clone(&self) -> Self {
-        Self(self.0, self.0.make())
-    }
-}
-
-impl Policy for Named {
-    fn name(&self) -> &'static str {
-        self.0.name
-    }
-
-    fn decide(&mut self, view: &View) -> Decision {
-        self.1.decide(view)
-    }
-}
-
 /// The controller of one cache: a plain value, whose rounds a thread of the caller makes.
 ///
 /// ```
@@ -102,7 +83,7 @@ impl Policy for Named {
 /// # }
 /// ```
 pub struct Controller {
-    policy: Guarded<Named>,
+    policy: Guarded<Registered>,
     pools: Vec<String>,
     dry_run: bool,
     curves: CurveConfig,
@@ -161,14 +142,14 @@ impl Controller {
     /// # Errors
     /// [`ErrorKind::Config`] if there is no policy of this name.
     pub fn new(config: ControlConfig) -> Result<Self, Error> {
-        let Some(entry) = registry::policies().iter().find(|entry| entry.name == config.policy) else {
+        let Some(entry) = registry::entry(&config.policy) else {
             let names: Vec<&str> = registry::policies().iter().map(|entry| entry.name).collect();
             let context =
                 format!("there is no allocation policy `{}`: choose {}", config.policy, names.join(", "));
             return Err(Error::new(ErrorKind::Config, context));
         };
         Ok(Self {
-            policy: Guarded::new(Named(entry, entry.make()), config.rails),
+            policy: Guarded::new(entry.registered(), config.rails),
             pools: config.pools,
             dry_run: config.dry_run,
             curves: config.curves,
@@ -194,20 +175,16 @@ impl Controller {
         let (ours, others): (Vec<&PoolStats>, Vec<&PoolStats>) = stats.pools.iter().partition(is_ours);
         let theirs: u64 = others.iter().map(|pool| pool.slab_bytes).sum();
         let memory = to_distribute(cache, theirs);
-        let mut pools = self.look(cache, &ours, secs)?;
+        let (mut pools, reads) = self.look(cache, &ours, secs)?;
         let without_limit = ours.iter().any(|pool| pool.limit_bytes.is_none());
-        let granted: u64 = pools.iter().map(|(pool, _)| pool.size).sum();
+        let granted: u64 = pools.iter().map(|pool| pool.size).sum();
         if !without_limit && granted > memory {
             // Index and queues have grown since: all have a little less.
             let part = memory as f64 / granted as f64;
-            pools.iter_mut().for_each(|(pool, _)| pool.size = (pool.size as f64 * part) as u64);
+            pools.iter_mut().for_each(|pool| pool.size = (pool.size as f64 * part) as u64);
         }
-        let view = View {
-            memory,
-            pools: pools.iter().map(|(pool, _)| pool.clone()).collect(),
-            interval_secs: if secs > 0.0 { secs } else { 1.0 },
-            ..View::default()
-        };
+        let view =
+            View { memory, pools, interval_secs: if secs > 0.0 { secs } else { 1.0 }, ..View::default() };
         view.validate().map_err(|error| Error::new(ErrorKind::Config, error.to_string()))?;
         // Without limits there is no present state to improve.
         let decision = if without_limit {
@@ -228,14 +205,19 @@ impl Controller {
             reasons: told_moves.map(|step| step.reason.clone()).collect(),
             unmet: unmet.collect(),
             applied,
-            pools: self.tell(&ours, &pools, &grants),
+            pools: self.tell(&ours, &view.pools, &reads, &grants),
         })
     }
 
     /// The pools as the policy sees them, and what was read of each since the last round.
-    fn look(&mut self, cache: &Cache, ours: &[&PoolStats], secs: f64) -> Result<Vec<(Pool, Counts)>, Error> {
+    fn look(
+        &mut self,
+        cache: &Cache,
+        ours: &[&PoolStats],
+        secs: f64,
+    ) -> Result<(Vec<Pool>, Vec<Counts>), Error> {
         let mut seen = HashMap::with_capacity(ours.len());
-        let mut pools = Vec::with_capacity(ours.len());
+        let (mut pools, mut reads) = (Vec::with_capacity(ours.len()), Vec::with_capacity(ours.len()));
         for pool in ours {
             let counts = Counts { hits: pool.sum(|class| class.hits), misses: pool.misses };
             let before = self.before.get(&pool.id).copied().unwrap_or(counts);
@@ -244,18 +226,25 @@ impl Controller {
                 misses: counts.misses.saturating_sub(before.misses),
             };
             seen.insert(pool.id, counts);
-            pools.push((self.pool_of(cache, pool, read, secs)?, read));
+            pools.push(self.pool_of(cache, pool, read, secs)?);
+            reads.push(read);
         }
         self.before = seen;
         self.predicted.retain(|id, _| self.before.contains_key(id));
-        Ok(pools)
+        Ok((pools, reads))
     }
 
     /// Says what the pools missed and what is expected of their grants, and keeps the latter for
     /// the next round.
-    fn tell(&mut self, ours: &[&PoolStats], pools: &[(Pool, Counts)], grants: &[u64]) -> Vec<PoolRound> {
+    fn tell(
+        &mut self,
+        ours: &[&PoolStats],
+        pools: &[Pool],
+        reads: &[Counts],
+        grants: &[u64],
+    ) -> Vec<PoolRound> {
         let mut told = Vec::with_capacity(ours.len());
-        for ((pool, (shown, read)), granted) in ours.iter().zip(pools).zip(grants) {
+        for (((pool, shown), read), granted) in ours.iter().zip(pools).zip(reads).zip(grants) {
             let reads = read.hits + read.misses;
             let missed = (reads >= LEAST_READS).then(|| read.misses as f64 / reads as f64);
             let expected = expected(shown, *granted, missed);

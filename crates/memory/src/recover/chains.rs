@@ -56,20 +56,9 @@ impl Core {
     /// nobody knows which a reader saw last. No reader sees the torn one.
     fn give_up_torn(&self, ptr: ItemPtr) {
         let (item, info) = self.arena.item(ptr);
-        let mut guard = self.index.lock(self.recovered_hash(ptr));
-        // SAFETY: the item is complete and not in the index, so that this thread alone knows of it
-        // (invariant 6 of `recover`).
-        let twin = guard.find(|other| self.is_item_of(other, info.keyspace, unsafe { item.key() }));
-        let twin = twin.map(|slot| {
-            let other = guard.ptr(slot);
-            let unindexed = self.arena.item(other).0.state().unindex();
-            guard.clear(slot);
-            (other, unindexed)
-        });
-        drop(guard);
-        if let Some((other, true)) = twin {
-            self.forget(other);
-        }
+        let guard = self.index.lock(self.recovered_hash(ptr));
+        let twin = self.twin_of(&guard, ptr);
+        twin.inspect(|slot| self.take_twin(guard, *slot));
         item.state().discard();
         // SAFETY: as above; and the run is assigned to the pool that is being recovered, so that
         // pool and class are there (invariants 1 and 2 of `pools`).

@@ -1,8 +1,7 @@
 //! `[guard]`: rails for every policy that decides ([`allocate::guard`]).
 
 use allocate::guard::{Aim, Guarded, Rails};
-use allocate::registry::Entry;
-use allocate::{Decision, Policy, View};
+use allocate::{Policy, registry};
 use serde::Deserialize;
 
 /// The rails, as they are written. All are off by default.
@@ -36,34 +35,6 @@ pub enum WrittenAim {
     Throughput,
     /// The least normalised throughput.
     Fairness,
-}
-
-/// A policy of the registry; a clone of it has seen nothing yet.
-struct Registered {
-    entry: &'static Entry,
-    policy: Box<dyn Policy>,
-}
-
-impl Registered {
-    fn new(entry: &'static Entry) -> Self {
-        Self { entry, policy: entry.make() }
-    }
-}
-
-impl Clone for Registered {
-    fn clone(&self) -> Self {
-        Self::new(self.entry)
-    }
-}
-
-impl Policy for Registered {
-    fn name(&self) -> &'static str {
-        self.policy.name()
-    }
-
-    fn decide(&mut self, view: &View) -> Decision {
-        self.policy.decide(view)
-    }
 }
 
 impl Guard {
@@ -100,10 +71,10 @@ impl Guard {
     /// The policy of this name, between the rails if there are any; `None` if there is no such
     /// policy.
     pub(super) fn policy(self, name: &str) -> Option<Box<dyn Policy>> {
-        let entry = allocate::registry::policies().iter().find(|entry| entry.name == name)?;
+        let entry = registry::entry(name)?;
         if self == Self::default() {
             return Some(entry.make());
         }
-        Some(Box::new(Guarded::new(Registered::new(entry), self.rails())))
+        Some(Box::new(Guarded::new(entry.registered(), self.rails())))
     }
 }
