@@ -65,6 +65,8 @@ pub(crate) struct Pool {
     slab_bytes: AtomicU64,
     /// Bytes of slabs that other pools do not take from it.
     reserve_bytes: AtomicU64,
+    /// The grant of a policy, which counts as a reserve if it is more; 0 = none.
+    granted_bytes: AtomicU64,
     /// Its part of what is beyond the reserves.
     weight: AtomicU32,
     /// True if there was no memory for it when it asked for some.
@@ -136,6 +138,7 @@ impl Pool {
             limit_bytes: AtomicU64::new(limit_bytes),
             slab_bytes: AtomicU64::new(0),
             reserve_bytes: AtomicU64::new(0),
+            granted_bytes: AtomicU64::new(0),
             weight: AtomicU32::new(0),
             wants_memory: AtomicBool::new(false),
             ceiling_bytes: AtomicU64::new(u64::MAX),
@@ -306,6 +309,20 @@ impl Pool {
         self.reserve_bytes.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn set_grant(&self, bytes: u64) {
+        self.granted_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn granted_bytes(&self) -> u64 {
+        self.granted_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns the memory that other pools do not take from it: its reserve, or its grant if that
+    /// is more.
+    pub(crate) fn entitled_bytes(&self) -> u64 {
+        self.reserve_bytes().max(self.granted_bytes())
+    }
+
     /// Returns whether it could not give memory when it was asked for some lately.
     pub(crate) fn has_refused(&self, now: u32) -> bool {
         let refused_at = self.refused_at.load(Ordering::Relaxed);
@@ -317,7 +334,7 @@ impl Pool {
         Stake {
             pool: self.number,
             bytes: self.slab_bytes(),
-            reserve_bytes: self.reserve_bytes(),
+            reserve_bytes: self.entitled_bytes(),
             weight: self.weight.load(Ordering::Relaxed),
             // What is vacant in it comes first.
             wants: self.wants_memory.load(Ordering::Relaxed)

@@ -257,7 +257,7 @@ impl Core {
     fn give_a_slab(&self, number: u16, taking: &mut Taking) -> bool {
         let pools = self.pools.all();
         let Some(pool) = pools.numbered(number) else { return false };
-        let most_bytes = match pool.slab_bytes().saturating_sub(pool.reserve_bytes()) {
+        let most_bytes = match pool.slab_bytes().saturating_sub(pool.entitled_bytes()) {
             0 => u64::MAX,
             over => over,
         };

@@ -126,6 +126,18 @@ impl Cache {
         Ok(())
     }
 
+    /// Grants a pool memory, or takes the grant back (`None`). A grant counts as a reserve if it is
+    /// more than the pool's reserve, and takes effect as pools want memory: what a pool does not
+    /// use of its grant others may use meanwhile. For a policy that moves memory between pools;
+    /// all grants, the index, the queues and whatever else is charged should fit into the memory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchPool`].
+    pub fn set_pool_grant(&self, pool: PoolId, grant: Option<ByteSize>) -> Result<(), Error> {
+        self.core().pool(pool)?.set_grant(grant.map_or(0, ByteSize::as_u64));
+        Ok(())
+    }
+
     /// Takes memory for pools that want some if none is free: vacant memory of pools that have more
     /// than their reserves, or else slabs of the pools that are farthest over their reserves by
     /// their weights, until they are even; for each at most so many as
@@ -356,7 +368,7 @@ impl Pool {
     /// worked.
     fn give_to_another(&self, bytes: u64, take: impl FnOnce(Amount) -> bool) -> bool {
         // Nobody takes its reserve.
-        let (has, reserve) = (self.slab_bytes(), self.reserve_bytes());
+        let (has, reserve) = (self.slab_bytes(), self.entitled_bytes());
         // They are not to come back at once. What moves within the reserve, from class to class,
         // is.
         self.set_ceiling_bytes(has.saturating_sub(bytes).max(reserve));
@@ -371,7 +383,7 @@ impl Pool {
 
     /// Returns the bytes that it takes from others at a time: more if it lacks part of its reserve.
     pub(crate) fn step_to_take(&self) -> u64 {
-        let lacking = self.reserve_bytes().saturating_sub(self.slab_bytes()) / 4;
+        let lacking = self.entitled_bytes().saturating_sub(self.slab_bytes()) / 4;
         step_for(self.slab_bytes()).max(lacking.min(SLAB_BYTES as u64))
     }
 

@@ -53,6 +53,8 @@ pub struct PoolStats {
     pub slab_bytes: u64,
     /// Its reserve in bytes of slabs ([`crate::PoolConfig::reserve`]).
     pub reserve_bytes: u64,
+    /// Its grant in bytes of slabs, if it has one ([`crate::Cache::set_pool_grant`]).
+    pub granted_bytes: Option<u64>,
     /// Its weight ([`crate::PoolConfig::weight`]).
     pub weight: u32,
     /// The strategy by which its classes trade slabs.

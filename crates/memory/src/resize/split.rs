@@ -59,7 +59,7 @@ impl Core {
         // A pool that has no more than its reserve keeps that: a run is not taken from it because
         // it has free chunks.
         let had = inner.chunks.bytes();
-        let kept = if pool.slab_bytes() < pool.reserve_bytes() { run.bytes() } else { 0 };
+        let kept = if pool.slab_bytes() < pool.entitled_bytes() { run.bytes() } else { 0 };
         let (mut units, least) = (run.units, least_units(class.info.chunk_bytes));
         while inner.chunks.bytes() < had + kept || u64::from(inner.chunks.free_chunks()) < needed + within {
             if self.add_units(pool, class, &mut inner, units) {

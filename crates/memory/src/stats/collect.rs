@@ -75,6 +75,7 @@ impl Cache {
             limit_bytes: (limit != u64::MAX).then_some(limit),
             slab_bytes: pool.slab_bytes(),
             reserve_bytes: pool.reserve_bytes(),
+            granted_bytes: Some(pool.granted_bytes()).filter(|bytes| *bytes > 0),
             weight: pool.stake().weight,
             strategy: pool.rebalancer.lock().strategy().name(),
             slabs_moved: pool.slabs_moved.load(Ordering::Relaxed),
