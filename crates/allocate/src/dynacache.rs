@@ -78,16 +78,20 @@ pub fn solve(view: &View) -> Vec<Grant> {
         sizes[piece.pool] += bytes;
         left -= bytes;
     }
+    let grants = view.pools.iter().zip(settle(view, sizes));
+    grants.map(|(pool, memory)| Grant { memory, resources: pool.grants.clone() }).collect()
+}
+
+/// Sizes of which each saves all that it can, and the memory that saves nothing: as much as
+/// possible stays with its present pool, and the rest is shared equally, up to ceilings.
+pub(crate) fn settle(view: &View, mut sizes: Vec<u64>) -> Vec<u64> {
+    let mut left = view.memory.saturating_sub(sizes.iter().sum());
     for (pool, size) in view.pools.iter().zip(&mut sizes) {
         let kept = pool.size.min(pool.ceiling).saturating_sub(*size).min(left);
         *size += kept;
         left -= kept;
     }
-    if left > 0 {
-        sizes = shared_out(view, &sizes);
-    }
-    let grants = view.pools.iter().zip(sizes);
-    grants.map(|(pool, memory)| Grant { memory, resources: pool.grants.clone() }).collect()
+    if left > 0 { shared_out(view, &sizes) } else { sizes }
 }
 
 /// The pieces of a pool's hull between its floor and its ceiling, the steepest first.

@@ -14,7 +14,7 @@ use crate::{Decision, Grant, Outcome, Place, Policy, Pool, Unmet, View, fairness
 /// The measure of an improvement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aim {
-    /// The misses per second of all pools.
+    /// The misses per second of all pools, each times its weight.
     #[default]
     Misses,
     /// The requests per second that the grants of all pools carry, up to the present request rates.
@@ -295,7 +295,9 @@ impl Aim {
     pub fn of(self, view: &View, grants: &[Grant]) -> f64 {
         let outcomes = view.pools.iter().zip(grants).map(|(pool, grant)| (pool, Outcome::of(pool, grant)));
         match self {
-            Self::Misses => outcomes.map(|(pool, outcome)| -pool.request_rate * outcome.miss_ratio).sum(),
+            Self::Misses => {
+                outcomes.map(|(pool, outcome)| -pool.weight * pool.request_rate * outcome.miss_ratio).sum()
+            }
             Self::Throughput => {
                 outcomes.map(|(pool, outcome)| outcome.throughput.min(pool.request_rate)).sum()
             }

@@ -13,6 +13,7 @@
 //! | [`cliffhanger`] | hill climbing and cliff scaling by shadow queues |
 //! | [`talus`] | splitting a queue on the hull of its curve, and memory by hulls |
 //! | [`dynacache`] | memory by the hulls of curves, for queues that are not split |
+//! | [`most_hits`] | memory by curves as they are, for queues that are not split |
 //! | [`marginal`] | steps of memory by hits in the last step |
 //! | [`arbiter`] | Memshare's arbiter: reserved memory, and credits won by hits in shadow queues |
 //! | [`problem`] | the optimisation problem that `anneal`, `hull`, `exact` and `holpaca` solve |
@@ -46,6 +47,7 @@ pub mod hull;
 pub mod interval;
 pub mod marginal;
 pub mod memshare;
+pub mod most_hits;
 pub mod partition;
 pub mod problem;
 mod rank;

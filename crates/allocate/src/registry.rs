@@ -3,10 +3,12 @@
 use crate::cliffhanger::Cliffhanger;
 use crate::drf::Drf;
 use crate::dynacache::Dynacache;
+use crate::guard::Aim;
 use crate::hare::{Hare, Settings};
 use crate::holpaca::Holpaca;
 use crate::marginal::MarginalHits;
 use crate::memshare::{Memshare, MemshareDrf};
+use crate::most_hits::MostHits;
 use crate::partition::{Equal, Weighted};
 use crate::problem::Objective;
 use crate::shared::{NonPartitioned, Shared};
@@ -19,6 +21,8 @@ use crate::{Decision, Policy, View};
 pub struct Entry {
     /// Its name: lower case, words joined by hyphens.
     pub name: &'static str,
+    /// The measure that its decisions improve; `None`: it divides memory by another rule.
+    pub aim: Option<Aim>,
     /// A short description.
     pub summary: &'static str,
     make: fn() -> Box<dyn Policy>,
@@ -89,102 +93,137 @@ pub fn entry(name: &str) -> Option<&'static Entry> {
 }
 
 const POLICIES: &[Entry] = &[
-    Entry { name: "static", summary: "everything stays as it is", make: || Box::new(Stay) },
-    Entry { name: "equal", summary: "equal shares", make: || Box::new(Equal) },
-    Entry { name: "weighted", summary: "shares in proportion to weights", make: || Box::new(Weighted) },
+    Entry { name: "static", aim: None, summary: "everything stays as it is", make: || Box::new(Stay) },
+    Entry { name: "equal", aim: None, summary: "equal shares", make: || Box::new(Equal) },
+    Entry {
+        name: "weighted",
+        aim: None,
+        summary: "shares in proportion to weights",
+        make: || Box::new(Weighted),
+    },
     Entry {
         name: "drf",
+        aim: None,
         summary: "memory by weight, the other resources by dominant resource fairness",
         make: || Box::<Drf>::default(),
     },
     Entry {
         name: "drf-strict",
+        aim: None,
         summary: "the same, and what no dominant resource needs stays unassigned",
         make: || Box::new(Drf { conserving: false, ..Drf::default() }),
     },
     Entry {
         name: "hare",
+        aim: Some(Aim::Fairness),
         summary: "memory is traded for other resources, until everybody has most",
         make: || Box::<Hare>::default(),
     },
     Entry {
         name: "hare-steady",
+        aim: Some(Aim::Fairness),
         summary: "HARE, but nothing is traded with pools whose curves do not hold still",
         make: || Box::<Steady>::default(),
     },
     Entry {
         name: "hare-published",
+        aim: Some(Aim::Fairness),
         summary: "HARE as its program was published",
         make: || Box::new(Hare { settings: Settings::published() }),
     },
     Entry {
         name: "memshare",
+        aim: Some(Aim::Misses),
         summary: "half of the memory is reserved, the rest goes where it saves most misses",
         make: || Box::<Memshare>::default(),
     },
     Entry {
         name: "memshare-drf",
+        aim: Some(Aim::Misses),
         summary: "the same, the other resources by dominant resource fairness",
         make: || Box::<MemshareDrf>::default(),
     },
     Entry {
         name: "non-partitioned",
+        aim: None,
         summary: "what becomes of pools that share one cache and its queues",
         make: || Box::<NonPartitioned>::default(),
     },
     Entry {
         name: "non-partitioned-drf",
+        aim: None,
         summary: "what becomes of pools that share one cache, the other resources by DRF",
         make: || Box::new(NonPartitioned { shared: Shared::Cache(Drf::default()) }),
     },
     Entry {
         name: "hill-climbing",
+        aim: Some(Aim::Misses),
         summary: "Cliffhanger's credits for hits in shadow queues",
         make: || Box::new(Cliffhanger::hill_climbing()),
     },
     Entry {
         name: "cliffhanger",
+        aim: Some(Aim::Misses),
         summary: "the same, and queues that scale their cliffs",
         make: || Box::<Cliffhanger>::default(),
     },
     Entry {
         name: "dynacache",
+        aim: Some(Aim::Misses),
         summary: "most hits by the hulls of curves that are not split",
         make: || Box::new(Dynacache),
     },
     Entry {
         name: "talus",
+        aim: Some(Aim::Misses),
         summary: "most hits by hulls, with queues split on them",
         make: || Box::new(OnHulls),
     },
     Entry {
+        name: "most-hits",
+        aim: Some(Aim::Misses),
+        summary: "most hits by curves as they are, for queues that are not split",
+        make: || Box::new(MostHits),
+    },
+    Entry {
         name: "marginal-hits",
+        aim: Some(Aim::Misses),
         summary: "CacheLib's optimizer: a slab per round by hits in the last slab",
         make: || Box::<MarginalHits>::default(),
     },
     Entry {
         name: "holpaca",
+        aim: Some(Aim::Throughput),
         summary: "most throughput by annealing, a hundredth of memory per round; floors and promises kept",
         make: || Box::<Holpaca>::default(),
     },
-    Entry { name: "holpaca-exact", summary: "the same, solved exactly", make: || Box::new(Holpaca::exact()) },
+    Entry {
+        name: "holpaca-exact",
+        aim: Some(Aim::Throughput),
+        summary: "the same, solved exactly",
+        make: || Box::new(Holpaca::exact()),
+    },
     Entry {
         name: "holpaca-as-described",
+        aim: Some(Aim::Throughput),
         summary: "HOLPACA as its paper describes it, without a floor",
         make: || Box::new(Holpaca::described()),
     },
     Entry {
         name: "holpaca-as-published",
+        aim: Some(Aim::Throughput),
         summary: "HOLPACA as its program was published: a random walk",
         make: || Box::new(Holpaca::published()),
     },
     Entry {
         name: "exact-throughput",
+        aim: Some(Aim::Throughput),
         summary: "most throughput at once, wherever pools stand; floors and promises kept",
         make: || Box::new(Holpaca::at_once(Objective::Throughput)),
     },
     Entry {
         name: "exact-hit-rate",
+        aim: Some(Aim::Misses),
         summary: "most hits at once by hulls; floors and promises kept",
         make: || Box::new(Holpaca::at_once(Objective::HitRate)),
     },

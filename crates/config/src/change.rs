@@ -113,6 +113,7 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
     merged.limits.take_online(&new.limits);
     merged.admin.take_online(&new.admin);
     merged.watch.take_online(&new.watch);
+    merged.control.take_online(&new.control);
     merged.monitor.take_online(&new.monitor);
     merged.telemetry.take_online(&new.telemetry);
     merged.log.take_online(&new.log);

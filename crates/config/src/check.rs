@@ -3,8 +3,8 @@
 use base::ByteSize;
 
 use super::{
-    Config, MAX_MEMORY, TenantSettings, admin, folder, listeners, pools, telemetry, tenants, tls, users,
-    watch,
+    Config, MAX_MEMORY, TenantSettings, admin, control, folder, listeners, pools, telemetry, tenants, tls,
+    users, watch,
 };
 use crate::error::{Error, ErrorKind};
 
@@ -33,6 +33,7 @@ pub(super) fn problems(config: &Config) -> Vec<String> {
     admin::check(config, &mut problems);
     tls::check(config, &mut problems);
     watch::check(&config.watch, &mut problems);
+    control::check(config, &mut problems);
     telemetry::check(&config.telemetry, &mut problems);
     if let Some(Err(error)) = config.monitor.engine().map(|monitor| monitor.check()) {
         problems.push(format!("monitor: {error}"));
@@ -42,8 +43,20 @@ pub(super) fn problems(config: &Config) -> Vec<String> {
 
 /// Reports the settings outside of their bounds; those of an entry of a list by its name.
 fn check_bounds(config: &Config, problems: &mut Vec<String>) {
-    let Config { listeners, pools, tenants, users, limits, admin, watch, monitor, telemetry, log, .. } =
-        config;
+    let Config {
+        listeners,
+        pools,
+        tenants,
+        users,
+        limits,
+        admin,
+        watch,
+        control,
+        monitor,
+        telemetry,
+        log,
+        ..
+    } = config;
     config.check_bounds("", problems);
     for listener in listeners {
         listener.check_bounds(&format!("listener.{}.", listener.name), problems);
@@ -60,6 +73,7 @@ fn check_bounds(config: &Config, problems: &mut Vec<String>) {
     limits.check_bounds("limits.", problems);
     admin.check_bounds("admin.", problems);
     watch.check_bounds("watch.", problems);
+    control.check_bounds("control.", problems);
     monitor.check_bounds("monitor.", problems);
     telemetry.check_bounds("telemetry.", problems);
     log.check_bounds("log.", problems);

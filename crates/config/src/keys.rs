@@ -1,12 +1,12 @@
 //! The list of all settings.
 
 use super::{
-    Admin, Config, Key, Limits, ListenerConfig, Log, MonitorSettings, PoolSettings, Telemetry,
-    TenantSettings, UserSettings, Watch,
+    Admin, Config, ControlSettings, Key, Limits, ListenerConfig, Log, MonitorSettings, PoolSettings,
+    Telemetry, TenantSettings, UserSettings, Watch,
 };
 
 /// The settings of each section, in the order of the example file.
-const SECTIONS: [&[Key]; 11] = [
+const SECTIONS: [&[Key]; 12] = [
     Config::KEYS,
     ListenerConfig::KEYS,
     PoolSettings::KEYS,
@@ -15,6 +15,7 @@ const SECTIONS: [&[Key]; 11] = [
     Limits::KEYS,
     Admin::KEYS,
     Watch::KEYS,
+    ControlSettings::KEYS,
     MonitorSettings::KEYS,
     Telemetry::KEYS,
     Log::KEYS,

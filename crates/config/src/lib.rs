@@ -26,6 +26,7 @@ pub mod acl;
 mod admin;
 pub mod change;
 pub mod check;
+mod control;
 pub mod edit;
 mod error;
 pub mod files;
@@ -50,6 +51,7 @@ use std::path::PathBuf;
 use base::ByteSize;
 
 pub use admin::{Admin, MIN_TOKEN_BYTES};
+pub use control::ControlSettings;
 pub use error::{Error, ErrorKind};
 pub use limits::Limits;
 pub use listeners::ListenerConfig;
@@ -61,7 +63,7 @@ pub use telemetry::Telemetry;
 pub use tenants::TenantSettings;
 pub use tls::{ClientAuth, NO_TLS_KEY, TlsSettings, TlsVersion};
 pub use users::{Secret, UserSettings};
-pub use values::{Address, Auto, Classes, FileMode, Listen, LogLevel, MonitorMode, Protocol};
+pub use values::{Address, Auto, Classes, ControlMode, FileMode, Listen, LogLevel, MonitorMode, Protocol};
 pub use watch::Watch;
 
 /// The largest cache: the engine's pointers address no more.
@@ -125,6 +127,8 @@ settings! {
         admin: Admin = Admin::default();
         /// The sampling of calls and keys.
         watch: Watch = Watch::default();
+        /// Moving memory between pools.
+        control: ControlSettings = ControlSettings::default();
         /// Giving memory back when others need it.
         monitor: MonitorSettings = MonitorSettings::default();
         /// The tracing of requests.

@@ -363,6 +363,20 @@ choices! {
 }
 
 choices! {
+    /// The use of a policy that moves memory between pools.
+    ControlMode {
+        /// It does not.
+        Off = "off",
+        /// It does if there are several pools and none has a limit.
+        Auto = "auto",
+        /// It decides, and moves nothing.
+        DryRun = "dry-run",
+        /// It does.
+        On = "on",
+    }
+}
+
+choices! {
     /// The memory that the memory monitor watches.
     MonitorMode {
         /// None: the monitor is off.

@@ -8,7 +8,7 @@
 //! - [`lookup`]: lookups, which both protocols make together; [`bringing`]: waiting for items that
 //!   are beneath memory; [`deadline`]: expiry times to the millisecond.
 //! - [`shared`]: the state that all threads see, and its parts: [`settings`], [`listener`],
-//!   [`connections`], [`maintenance`], [`changing`], [`monitoring`].
+//!   [`connections`], [`maintenance`], [`changing`], [`monitoring`], [`control`].
 //! - [`tracking`]: which connections have copies of which keys, and the reports of changes to them.
 //! - [`tls`]: certificates and keys, read and reported. [`access`]: the tokens of operators.
 //! - [`log`], [`slow`]: the log, and that of slow requests.
@@ -28,6 +28,7 @@ pub mod bringing;
 pub mod changing;
 pub mod connections;
 pub mod context;
+pub mod control;
 pub mod curves;
 pub mod deadline;
 pub mod described;

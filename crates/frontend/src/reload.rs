@@ -196,6 +196,7 @@ impl Reload<'_> {
             cache.set_pool_strategy(pool.id, strategy(settings)).map_err(refused)?;
             cache.set_pool_tuning(pool.id, tuning(settings)).map_err(refused)?;
         }
+        self.shared.control.apply(cache, &merged)?;
         put_in_force(self.shared, certificates);
         self.shared.admin_access.set(access);
         // Users that were made while serving stay until those of the configuration change.

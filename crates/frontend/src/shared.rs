@@ -16,6 +16,7 @@ use tenancy::{Directory, Draining, Paused, Tenant};
 use crate::access::AccessSlot;
 use crate::changing::Changing;
 use crate::connections::{ConnectionInfo, Registry};
+use crate::control::Control;
 use crate::described::describe;
 use crate::listener::ListenerState;
 use crate::log::Seldom;
@@ -91,6 +92,8 @@ pub struct Shared {
     pub tracking: Tracking,
     /// The memory monitor.
     pub monitoring: Monitoring,
+    /// The policy that moves memory between pools.
+    pub control: Control,
     /// State for changes of the configuration.
     pub changing: Changing,
     /// The slow log.
@@ -151,6 +154,7 @@ impl Shared {
             tracing,
             tracking: Tracking::default(),
             monitoring: Monitoring::default(),
+            control: Control::default(),
             changing: Changing::default(),
             slow_log: SlowLog::default(),
             latencies: RequestLatencies::default(),

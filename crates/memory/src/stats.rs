@@ -70,6 +70,8 @@ pub struct PoolStats {
     pub resizes: u64,
     /// Misses in its own key space; 0 for pools that share one.
     pub misses: u64,
+    /// True if its key space is its own.
+    pub has_own_keys: bool,
     /// Its classes that were ever used and are not gone.
     pub classes: Vec<ClassStats>,
     /// Counts of classes that are gone, as they had no chunks or the pool's chunk sizes changed;

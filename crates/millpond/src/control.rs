@@ -16,9 +16,10 @@
 //! is a thirty-second of the rest, for when they grow. If they grow beyond that, all grants become
 //! a little less in the next round.
 //!
-//! Pools should have keys of their own: misses in a key space that pools share belong to none of
-//! them. Resources besides memory are not measured yet, so policies that trade them (HARE, DRF) see
-//! none.
+//! Of pools that share a key space, misses are nobody's, so their miss ratios are unknown, and what
+//! they insert anew counts as missed. [`Cache::set_optimizer`] moves limits, and with them the
+//! ceilings of the policy: leave one of the two off. Resources besides memory are not measured yet,
+//! so policies that trade them (HARE, DRF) see none.
 //!
 //! (HOLPACA, ICPE 2026, section 4, has this loop in an agent; HARE, FAST 2026, section 4.3, its
 //! hysteresis.)
@@ -28,31 +29,35 @@ mod look;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use allocate::guard::Guarded;
-pub use allocate::guard::{Aim, Rails};
+pub use allocate::guard::Rails;
+use allocate::guard::{self, Aim, Guarded};
 use allocate::interval::{Interval, Tempo};
 use allocate::registry::{self, Registered};
-use allocate::{Decision, Grant, Policy, Unmet, View};
+use allocate::{Decision, Grant, Policy, Unmet, View, partition};
 use memory::watch::CurveConfig;
 use memory::{ByteSize, Cache, Error, ErrorKind, Part, PoolId, PoolStats};
 
-use self::look::Seen;
+use self::look::{Counts, Seen};
 
 /// One byte in this many of the memory for slabs is not granted: for index and queues that grow.
 const SPARE_PART: u64 = 32;
 /// One byte in this many of the memory for slabs is free while nothing is decided.
 const FREE_PART: u64 = 10;
+/// A prediction is compared with what came if the pool had its grant but for one byte in this many.
+const NEAR_PART: u64 = 16;
 /// The smallest move that is told, in bytes.
 const LEAST_MOVE: u64 = 64 << 10;
 
 /// The settings of a [`Controller`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControlConfig {
-    /// The policy, by its name in [`allocate::registry`]. Default `exact-hit-rate`: most hits per
-    /// second, by curves.
+    /// The policy, by its name in [`allocate::registry`]. Default `most-hits`: most hits per
+    /// second, each times the pool's weight, by the curves as they are.
     pub policy: String,
     /// The rails. Default: a pool keeps at least a tenth of an equal share, at most a tenth of all
-    /// memory moves in a round, and nothing moves for less than 1 % fewer misses.
+    /// memory moves in a round, and a policy that is to save misses moves nothing for less than 1 %
+    /// of them. The hysteresis of other policies is not used, as their aims cannot be measured
+    /// here, nor are nodes and instances.
     pub rails: Rails,
     /// The time between two rounds ([`Round::next`]). `None`, the default, chooses it from what
     /// was seen: 2 s while request rates or curves change or more is to be moved, and up to 30 s
@@ -60,8 +65,9 @@ pub struct ControlConfig {
     pub period: Option<Duration>,
     /// True if rounds decide and tell, and grant nothing. Default false.
     pub dry_run: bool,
-    /// The curves that are learnt of pools that have none. `None`: such pools keep the memory that
-    /// they have.
+    /// The curves that are learnt of pools that have none, from fewer keys if all together would
+    /// take more than a thirty-second of the memory. `None`: such pools keep the memory that they
+    /// have, if the policy goes by curves. [`Controller::end`] leaves curves on.
     pub curves: Option<CurveConfig>,
 }
 
@@ -70,7 +76,7 @@ impl Default for ControlConfig {
         let rails =
             Rails { least_share: 0.1, step: 0.1, smoothing: 0.3, hysteresis: 0.01, ..Rails::default() };
         Self {
-            policy: "exact-hit-rate".to_owned(),
+            policy: "most-hits".to_owned(),
             rails,
             period: None,
             dry_run: false,
@@ -101,6 +107,8 @@ pub struct Controller {
     period: Option<Duration>,
     interval: Interval,
     dry_run: bool,
+    /// False if the policy divides memory by another rule.
+    goes_by_curves: bool,
     curves: Option<CurveConfig>,
     /// The pools at the last round.
     last: HashMap<PoolId, Last>,
@@ -108,13 +116,23 @@ pub struct Controller {
 }
 
 /// A pool at the last round.
-#[derive(Clone, Copy)]
 struct Last {
-    hits: u64,
-    misses: u64,
+    counts: Counts,
     slab_bytes: u64,
-    /// The miss ratio that was predicted for its grant; `None` if nothing was granted.
-    predicted: Option<f64>,
+    /// Its grant, and the miss ratio that was predicted for that; `None` if nothing was.
+    promised: Option<(u64, f64)>,
+}
+
+impl Last {
+    /// The miss ratio that was predicted for the time since, if the pool had about the memory that
+    /// the prediction was for: neither much more because others did not use theirs, nor much less
+    /// because it still fills.
+    fn prediction(&self, slab_bytes: u64) -> Option<f64> {
+        let (granted, predicted) = self.promised?;
+        let most = (granted / NEAR_PART).max(LEAST_MOVE);
+        let is_near = |bytes: u64| bytes.abs_diff(granted) <= most;
+        (is_near(self.slab_bytes) && is_near(slab_bytes)).then_some(predicted)
+    }
 }
 
 /// The outcome of a round.
@@ -126,7 +144,7 @@ pub struct Round {
     pub memory_bytes: u64,
     /// The moves, each with its reason; empty if nothing moves.
     pub moves: Vec<Move>,
-    /// What no decision can give, in words.
+    /// Bounds and curves that are lacking, in words.
     pub unmet: Vec<String>,
     /// True if a decision was made: false while memory is free.
     pub is_decided: bool,
@@ -168,7 +186,9 @@ pub struct PoolRound {
     pub reads_per_sec: f64,
     /// The miss ratio since the last round. `None`: there were fewer than 100 reads.
     pub missed: Option<f64>,
-    /// The miss ratio that the last round predicted for the time since. `None`: it granted nothing.
+    /// The miss ratio that the last round predicted for the time since. `None`: there was no
+    /// prediction, or the pool had not the memory that it was for: because it still fills, or uses
+    /// what others do not.
     pub predicted: Option<f64>,
     /// The miss ratio that is predicted for its grant. `None`: its curve is not known yet.
     pub expected: Option<f64>,
@@ -178,20 +198,29 @@ impl Controller {
     /// Creates a controller.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] if there is no policy of this name.
+    /// [`ErrorKind::Config`] if there is no policy of this name, or a rail is not a share.
     pub fn new(config: ControlConfig) -> Result<Self, Error> {
-        let Some(entry) = registry::entry(&config.policy) else {
-            let names: Vec<&str> = registry::policies().iter().map(|entry| entry.name).collect();
-            let context =
-                format!("there is no allocation policy `{}`: choose {}", config.policy, names.join(", "));
+        let entry = policy_named(&config.policy)?;
+        let Rails { least_share, most_share, pool_step, step, smoothing, hysteresis, .. } = config.rails;
+        let shares = [least_share, most_share, pool_step, step, smoothing, hysteresis];
+        if !shares.iter().all(|share| (0.0..=1.0).contains(share)) {
+            let context = format!("rails must be shares from 0 to 1: {:?}", config.rails);
             return Err(Error::new(ErrorKind::Config, context));
+        }
+        let rails = Rails {
+            hysteresis: if entry.aim == Some(Aim::Misses) { hysteresis } else { 0.0 },
+            aim: Aim::Misses,
+            nodes: Vec::new(),
+            instances: Vec::new(),
+            ..config.rails
         };
         let tempo = Tempo { shortest_secs: 2.0, ..Tempo::default() };
         Ok(Self {
-            policy: Guarded::new(entry.registered(), config.rails),
+            policy: Guarded::new(entry.registered(), rails),
             period: config.period,
             interval: Interval::new(tempo),
             dry_run: config.dry_run,
+            goes_by_curves: entry.aim.is_some(),
             curves: config.curves,
             last: HashMap::new(),
             last_nanos: None,
@@ -202,24 +231,31 @@ impl Controller {
     /// called by one thread, when [`Round::next`] is over, beside [`Cache::maintain`].
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchPool`] if a pool is removed meanwhile: the next round may succeed.
+    /// [`ErrorKind::Config`] if the settings of curves are refused.
     pub fn round(&mut self, cache: &Cache) -> Result<Round, Error> {
         let now = cache.clock().monotonic_nanos();
-        let secs = self.last_nanos.replace(now).map_or(0.0, |last| now.saturating_sub(last) as f64 / 1e9);
+        let secs = self.last_nanos.map_or(0.0, |last| now.saturating_sub(last) as f64 / 1e9);
         let pools: Vec<PoolStats> = cache.stats().pools.into_iter().filter(|pool| !pool.is_leaving).collect();
+        let seen = self.look(cache, &pools, secs)?;
+        // What curves take is not there to be granted.
         let memory = to_grant(cache);
         let in_use: u64 = pools.iter().map(|pool| pool.slab_bytes).sum();
-        let seen = self.look(cache, &pools, secs)?;
-        let (view, mut unmet) = look::view(&seen, memory, secs, self.policy.rails.least_share);
-        // Rates are not known before the second round.
+        let (mut view, mut unmet) = look::view(&seen, memory, secs, self.policy.rails.least_share);
+        if self.goes_by_curves {
+            unmet.extend(look::pin_unknown(&mut view, &seen));
+        }
+        // Rates are not known before the second round, nor at the same moment.
         let is_decided = secs > 0.0 && !pools.is_empty() && in_use >= memory - memory / FREE_PART;
-        let decision = if is_decided { self.policy.decide(&view) } else { Decision::stay(&view) };
+        let decision = if is_decided { self.decide(&view) } else { Decision::stay(&view) };
         let is_applied = is_decided && !self.dry_run && apply(cache, &pools, &decision.grants)?;
-        self.interval.after(&view, &decision);
-        let next = self.period.unwrap_or_else(|| Duration::from_secs_f64(self.interval.secs()));
-        let named = |unmet: &Unmet| format!("{}: {}", view.pools[unmet.pool].name, unmet.reason);
-        unmet.extend(decision.unmet.iter().map(named));
+        let unmet_by = |unmet: &Unmet| format!("{}: {}", view.pools[unmet.pool].name, unmet.reason);
+        unmet.extend(decision.unmet.iter().map(unmet_by));
         let told = self.tell(&pools, &seen, &decision, is_decided);
+        if self.last_nanos.is_none() || secs > 0.0 {
+            self.interval.after(&view, &decision);
+            self.last_nanos = Some(now);
+            self.keep(&pools, &seen, &told, is_decided);
+        }
         Ok(Round {
             pools: told,
             memory_bytes: memory,
@@ -227,8 +263,19 @@ impl Controller {
             unmet,
             is_decided,
             is_applied,
-            next,
+            next: self.period.unwrap_or_else(|| Duration::from_secs_f64(self.interval.secs())),
         })
+    }
+
+    /// The decision of the policy, within bounds and totals whatever the policy.
+    fn decide(&mut self, view: &View) -> Decision {
+        let decision = self.policy.decide(view);
+        if guard::possible(view, &decision.grants) {
+            return decision;
+        }
+        // Of a policy that shows what becomes of pools without bounds.
+        let wanted: Vec<f64> = decision.grants.iter().map(|grant| grant.memory as f64).collect();
+        Decision::to(view, partition::shares(view, &wanted), |_, _| "bounds are kept".to_owned())
     }
 
     /// Takes all grants back: pools share memory by their reserves and weights again.
@@ -239,42 +286,58 @@ impl Controller {
         }
     }
 
-    /// Says what each pool missed and what is expected of its grant, and keeps the latter for the
-    /// next round.
+    /// Says what each pool missed, and what is expected of its grant.
     fn tell(
-        &mut self,
+        &self,
         pools: &[PoolStats],
         seen: &[Seen],
         decision: &Decision,
         is_decided: bool,
     ) -> Vec<PoolRound> {
-        let mut last = HashMap::with_capacity(pools.len());
         let told = pools.iter().zip(seen).zip(&decision.grants).map(|((pool, seen), grant)| {
-            let before = self.last.get(&pool.id);
-            let expected = seen.expected(before.map(|before| before.slab_bytes), grant.memory);
-            let predicted = expected.filter(|_| is_decided && !self.dry_run);
-            let (hits, misses) = (pool.sum(|class| class.hits), pool.misses);
-            last.insert(pool.id, Last { hits, misses, slab_bytes: pool.slab_bytes, predicted });
+            let last = self.last.get(&pool.id);
+            let before_bytes = pool.granted_bytes.unwrap_or(pool.slab_bytes);
+            let granted_bytes = if is_decided { grant.memory } else { before_bytes };
             PoolRound {
                 id: pool.id,
                 name: pool.name.clone(),
                 slab_bytes: pool.slab_bytes,
-                before_bytes: pool.granted_bytes.unwrap_or(pool.slab_bytes),
-                granted_bytes: if is_decided {
-                    grant.memory
-                } else {
-                    pool.granted_bytes.unwrap_or(pool.slab_bytes)
-                },
+                before_bytes,
+                granted_bytes,
                 reads_per_sec: seen.pool.request_rate,
                 missed: seen.missed,
-                predicted: before.and_then(|before| before.predicted),
-                expected,
+                predicted: last.and_then(|last| last.prediction(pool.slab_bytes)),
+                expected: seen.expected(last.map(|last| last.slab_bytes), granted_bytes),
             }
         });
-        let told = told.collect();
-        self.last = last;
-        told
+        told.collect()
     }
+
+    /// Keeps what the next round compares with.
+    fn keep(&mut self, pools: &[PoolStats], seen: &[Seen], told: &[PoolRound], is_decided: bool) {
+        let last = pools.iter().zip(seen).zip(told).map(|((pool, seen), told)| {
+            let promised = told.expected.filter(|_| is_decided && !self.dry_run);
+            let promised = promised.map(|expected| (told.granted_bytes, expected));
+            (pool.id, Last { counts: seen.counts, slab_bytes: pool.slab_bytes, promised })
+        });
+        self.last = last.collect();
+    }
+}
+
+/// Checks that there is a policy of this name.
+///
+/// # Errors
+/// [`ErrorKind::Config`] if there is none, with those that there are.
+pub fn check_policy(name: &str) -> Result<(), Error> {
+    policy_named(name).map(|_| ())
+}
+
+fn policy_named(name: &str) -> Result<&'static registry::Entry, Error> {
+    registry::entry(name).ok_or_else(|| {
+        let names: Vec<&str> = registry::policies().iter().map(|entry| entry.name).collect();
+        let context = format!("there is no allocation policy `{name}`: choose {}", names.join(", "));
+        Error::new(ErrorKind::Config, context)
+    })
 }
 
 /// The memory for slabs that pools may be granted, in bytes.
@@ -293,7 +356,11 @@ fn apply(cache: &Cache, pools: &[PoolStats], grants: &[Grant]) -> Result<bool, E
         for (pool, grant) in pools.iter().zip(grants) {
             let before = pool.granted_bytes.unwrap_or(0);
             if (grant.memory < before) == lowering && grant.memory != before {
-                cache.set_pool_grant(pool.id, Some(ByteSize::new(grant.memory)))?;
+                match cache.set_pool_grant(pool.id, Some(ByteSize::new(grant.memory))) {
+                    // It was removed meanwhile.
+                    Err(error) if error.kind() == ErrorKind::NoSuchPool => {}
+                    granted => granted?,
+                }
                 differs = true;
             }
         }

@@ -48,6 +48,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, Error> {
             if let Err(error) = shared.cache.maintain() {
                 tracing::debug!(%error, "The cache is above its memory for now.");
             }
+            shared.control.round_if_due(&shared.cache, &shared.clock);
             refusals.tell(&shared);
             tenant_changes::bury(&shared);
             shared.tracking.deliver(&shared, None);

@@ -138,6 +138,7 @@ impl Server {
         shared.request_log.apply(shared.cache.ledger(), &config.watch, Files::Reopen)?;
         shared.tracing.apply(shared.cache.ledger(), &config.telemetry)?;
         shared.monitoring.start(&shared.cache, &config.monitor)?;
+        shared.control.apply(&shared.cache, &config)?;
         let mut server = Self {
             shared: Arc::clone(&shared),
             threads: Vec::new(),

@@ -83,6 +83,7 @@ impl Cache {
             slabs_reclaimed: pool.slabs_reclaimed.load(Ordering::Relaxed),
             resizes: pool.resizes.load(Ordering::Relaxed),
             misses: if pool.keyspace == 0 { 0 } else { self.core().keyspace(pool.keyspace).misses() },
+            has_own_keys: pool.keyspace != 0,
             classes,
             past,
         }

@@ -1,13 +1,11 @@
 //! A live cache as a policy sees it.
 
-use std::collections::HashMap;
-
 use allocate::{Grant, Outcome, Pool, View, partition};
 use curve::{MissRatioCurve, Unit};
-use memory::watch::PoolCurve;
+use memory::watch::{CurveConfig, PoolCurve};
 use memory::{ByteSize, Cache, Error, ErrorKind, PoolId, PoolStats};
 
-use super::{Controller, Last};
+use super::Controller;
 
 /// Reads since the last round below which a pool's miss ratio is not told.
 const LEAST_READS: u64 = 100;
@@ -16,15 +14,53 @@ const LEAST_SAMPLES: u64 = 100;
 /// A pool with fewer than one read in this many of all may lose memory without a curve.
 const FEW_READS: u64 = 100;
 
+/// The curves that a controller begins to learn take at most one byte in this many of the memory.
+pub(super) const CURVES_PART: u64 = 32;
+/// About what a curve takes, and each key that it follows, in bytes.
+const CURVE_BYTES: u64 = 170 << 10;
+const CURVE_KEY_BYTES: u64 = 60;
+/// The fewest keys that a curve is learnt from.
+const LEAST_KEYS: usize = 64;
+
 /// A pool as the policy sees it, and what was read of it since the last round.
 pub(super) struct Seen {
     /// In bytes of slabs, with the size as it is.
     pub(super) pool: Pool,
-    /// The miss ratio, if there were reads enough.
+    /// The counts now.
+    pub(super) counts: Counts,
+    /// The miss ratio, if there were reads enough and the misses are known.
     pub(super) missed: Option<f64>,
     reads: u64,
+    /// True if there is a curve, though it may not be learnt from reads enough yet.
+    is_learnt: bool,
     /// True if the curve was learnt from reads enough.
     is_known: bool,
+}
+
+/// The reads of a pool so far.
+#[derive(Clone, Copy)]
+pub(super) struct Counts {
+    hits: u64,
+    misses: u64,
+}
+
+impl Counts {
+    fn of(pool: &PoolStats) -> Self {
+        let misses = if pool.has_own_keys {
+            pool.misses
+        } else {
+            // In a key space that pools share, misses are nobody's: what is inserted anew was
+            // missed by whoever stores what it does not find.
+            pool.sum(|class| class.inserts).saturating_sub(pool.sum(|class| class.replaced))
+        };
+        Self { hits: pool.sum(|class| class.hits), misses }
+    }
+
+    /// Reads since then, and misses of them.
+    fn since(self, then: Self) -> (u64, u64) {
+        let misses = self.misses.saturating_sub(then.misses);
+        (self.hits.saturating_sub(then.hits) + misses, misses)
+    }
 }
 
 impl Seen {
@@ -37,7 +73,7 @@ impl Seen {
         }
         let at = |memory| Outcome::of(&self.pool, &Grant { memory, resources: Vec::new() }).miss_ratio;
         let Some(missed) = self.missed else { return Some(at(granted)) };
-        let had = (at(slab_bytes_before.unwrap_or(self.pool.used)) + at(self.pool.used)) / 2.0;
+        let had = f64::midpoint(at(slab_bytes_before.unwrap_or(self.pool.used)), at(self.pool.used));
         Some((missed + at(granted) - had).clamp(0.0, 1.0))
     }
 }
@@ -45,52 +81,68 @@ impl Seen {
 impl Controller {
     /// The pools as they are now.
     pub(super) fn look(&self, cache: &Cache, pools: &[PoolStats], secs: f64) -> Result<Vec<Seen>, Error> {
-        pools.iter().map(|pool| self.look_at(cache, pool, secs)).collect()
+        let mut room = cache.ledger().limit() / CURVES_PART;
+        let of_each = room / pools.len().max(1) as u64;
+        let keys = of_each.saturating_sub(CURVE_BYTES) / CURVE_KEY_BYTES;
+        let fitting = |config: CurveConfig| CurveConfig {
+            keys: config.keys.min(usize::try_from(keys).unwrap_or(usize::MAX).max(LEAST_KEYS)),
+            ..config
+        };
+        let wanted = self.curves.map(fitting);
+        pools.iter().map(|pool| self.look_at(cache, pool, secs, (wanted, &mut room))).collect()
     }
 
-    fn look_at(&self, cache: &Cache, pool: &PoolStats, secs: f64) -> Result<Seen, Error> {
-        let (reads, misses) = reads_since(&self.last, pool);
-        let learnt = self.curve(cache, pool.id)?;
+    /// A pool as it is now; `curves` says which curves are learnt, and what room is left for them.
+    fn look_at(
+        &self,
+        cache: &Cache,
+        pool: &PoolStats,
+        secs: f64,
+        curves: (Option<CurveConfig>, &mut u64),
+    ) -> Result<Seen, Error> {
+        let learnt = curve(cache, pool.id, curves)?;
         let is_known = learnt.as_ref().is_some_and(|learnt| learnt.samples >= LEAST_SAMPLES);
         let curve = match &learnt {
-            Some(learnt) => in_slabs(learnt, pool.slab_bytes),
-            None => MissRatioCurve::uniform(Unit::Bytes, 1),
+            Some(learnt) if is_known => in_slabs(learnt, pool.slab_bytes),
+            // Nothing is known to be gained by more memory.
+            _ => MissRatioCurve::uniform(Unit::Bytes, 1),
         };
+        let counts = Counts::of(pool);
+        let (reads, misses) = self.last.get(&pool.id).map_or((0, 0), |last| counts.since(last.counts));
         let mut seen = Pool::new(pool.name.clone(), curve, pool.granted_bytes.unwrap_or(pool.slab_bytes));
         seen.used = pool.slab_bytes;
         seen.floor = pool.reserve_bytes;
         seen.ceiling = pool.limit_bytes.unwrap_or(u64::MAX).max(seen.floor);
         seen.weight = f64::from(pool.weight.max(1));
         seen.request_rate = if secs > 0.0 { reads as f64 / secs } else { 0.0 };
-        let missed = (reads >= LEAST_READS).then(|| misses as f64 / reads as f64);
-        Ok(Seen { pool: seen, missed, reads, is_known })
-    }
-
-    /// The curve of a pool, which is learnt from now on if the settings say so. `None`: it is not
-    /// learnt.
-    fn curve(&self, cache: &Cache, pool: PoolId) -> Result<Option<PoolCurve>, Error> {
-        let learnt = cache.curve(pool)?;
-        if learnt.is_none() && self.curves.is_some() {
-            match cache.set_curve(pool, self.curves) {
-                // There is no memory to learn from: the pool keeps what it has.
-                Err(error) if error.kind() == ErrorKind::OutOfMemory => {}
-                begun => begun?,
-            }
-        }
-        Ok(learnt)
+        let missed = (pool.has_own_keys && reads >= LEAST_READS).then(|| misses as f64 / reads as f64);
+        Ok(Seen { pool: seen, counts, missed, reads, is_learnt: learnt.is_some(), is_known })
     }
 }
 
-/// Reads of a pool since the last round, and misses of them.
-fn reads_since(last: &HashMap<PoolId, Last>, pool: &PoolStats) -> (u64, u64) {
-    let Some(last) = last.get(&pool.id) else { return (0, 0) };
-    let hits = pool.sum(|class| class.hits).saturating_sub(last.hits);
-    let misses = pool.misses.saturating_sub(last.misses);
-    (hits + misses, misses)
+/// The curve of a pool, which is learnt from now on as `wanted` if there is `room`. `None`: it is
+/// not learnt.
+fn curve(
+    cache: &Cache,
+    pool: PoolId,
+    (wanted, room): (Option<CurveConfig>, &mut u64),
+) -> Result<Option<PoolCurve>, Error> {
+    let absent = |error: Error| if error.kind() == ErrorKind::NoSuchPool { Ok(None) } else { Err(error) };
+    if let Some(learnt) = cache.curve(pool).or_else(absent)? {
+        *room = room.saturating_sub(learnt.bytes as u64);
+        return Ok(Some(learnt));
+    }
+    let bytes = |config: &CurveConfig| CURVE_BYTES + config.keys as u64 * CURVE_KEY_BYTES;
+    let Some(wanted) = wanted.filter(|config| bytes(config) <= *room) else { return Ok(None) };
+    *room -= bytes(&wanted);
+    match cache.set_curve(pool, Some(wanted)) {
+        Ok(()) => cache.curve(pool).or_else(absent),
+        Err(error) if matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::NoSuchPool) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
-/// The input of the policy, and what cannot be had, in words. Pools whose curve is not known keep
-/// what they have, unless they are hardly read.
+/// The input of the policy, and what cannot be had, in words.
 pub(super) fn view(seen: &[Seen], memory: u64, secs: f64, least_share: f64) -> (View, Vec<String>) {
     let mut view = View {
         memory,
@@ -112,18 +164,28 @@ pub(super) fn view(seen: &[Seen], memory: u64, secs: f64, least_share: f64) -> (
     }
     let sizes = present(&view, least_share);
     view.pools.iter_mut().zip(sizes).for_each(|(pool, size)| pool.size = size);
-    let all: u64 = seen.iter().map(|seen| seen.reads).sum();
-    for (pool, seen) in view.pools.iter_mut().zip(seen) {
-        if !seen.is_known && seen.reads * FEW_READS > all {
-            (pool.floor, pool.ceiling) = (pool.size, pool.size);
-        }
-    }
     (view, unmet)
 }
 
+/// Has pools whose curve is not known keep what they have, unless they are hardly read. Returns
+/// those of which none is learnt, in words.
+pub(super) fn pin_unknown(view: &mut View, seen: &[Seen]) -> Vec<String> {
+    let all: u64 = seen.iter().map(|seen| seen.reads).sum();
+    let pools = view.pools.iter_mut().zip(seen);
+    let unknown = pools.filter(|(_, seen)| !seen.is_known && seen.reads * FEW_READS > all);
+    let mut without = Vec::new();
+    for (pool, seen) in unknown {
+        (pool.floor, pool.ceiling) = (pool.size, pool.size);
+        if !seen.is_learnt {
+            without
+                .push(format!("{}: no curve of it is learnt, so it keeps the memory that it has", pool.name));
+        }
+    }
+    without
+}
+
 /// The present sizes, fitted to the memory and the bounds: those of the view, and the least share
-/// that the rails leave to each pool, so that a pool that has just come is no reason to move all at
-/// once.
+/// that the rails leave to each pool: a new pool shall not cause all memory to move at once.
 fn present(view: &View, least_share: f64) -> Vec<u64> {
     let least = (least_share * view.mean_share()) as u64;
     let mut raised = view.clone();

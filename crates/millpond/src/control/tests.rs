@@ -3,6 +3,7 @@ use std::time::Duration;
 use base::rng::{RngExt, seeded};
 use memory::{CacheConfig, Clock, ItemOptions, PoolConfig};
 
+use super::look::CURVES_PART;
 use super::*;
 
 /// Two pools of values of 1,000 bytes. Of the small one nearly all reads are for 6,000 keys, and
@@ -14,6 +15,8 @@ struct Load {
     pools: [PoolId; 2],
     /// 0: never.
     rare: u32,
+    /// False once nobody reads the small pool any more.
+    reads_small: bool,
     rng: base::rng::SeededRng,
 }
 
@@ -30,13 +33,14 @@ impl Load {
         };
         let cache = Cache::new(config).expect("a cache");
         let pools = ["small", "large"].map(|name| cache.add_pool(PoolConfig::named(name)).expect("a pool"));
-        Self { cache, clock, pools, rare: 20, rng: seeded(1) }
+        Self { cache, clock, pools, rare: 20, reads_small: true, rng: seeded(1) }
     }
 
     /// Ten seconds, with this number of reads of each pool.
     fn run(&mut self, reads: u32) {
         for _ in 0..10 {
             for (pool, keys) in self.pools.into_iter().zip(KEYS) {
+                let reads = if self.reads_small || keys == KEYS[1] { reads } else { 0 };
                 for _ in 0..reads / 10 {
                     let is_rare =
                         keys == KEYS[0] && self.rare > 0 && self.rng.random_range(0..self.rare) == 0;
@@ -78,7 +82,7 @@ fn mean_error(rounds: &[Round]) -> f64 {
 #[test]
 fn memory_goes_to_the_pool_that_misses_less_with_it() {
     let mut load = Load::new();
-    let mut controller = Controller::new(config("exact-hit-rate")).expect("a policy");
+    let mut controller = Controller::new(config("most-hits")).expect("a policy");
     controller.round(&load.cache).expect("a round");
     let mut rounds = Vec::new();
     for _ in 0..14 {
@@ -112,7 +116,7 @@ fn nothing_is_decided_while_memory_is_free() {
 #[test]
 fn a_dry_run_changes_nothing_and_tells_what_the_policy_would_do() {
     let mut load = Load::new();
-    let dry = ControlConfig { dry_run: true, ..config("exact-hit-rate") };
+    let dry = ControlConfig { dry_run: true, ..config("most-hits") };
     let mut controller = Controller::new(dry).expect("a policy");
     let mut rounds = Vec::new();
     for _ in 0..6 {
@@ -152,7 +156,7 @@ fn reserves_and_limits_bound_what_is_granted() {
     let [small, large] = load.pools;
     load.cache.set_pool_share(small, ByteSize::mib(12), 1).expect("there is one");
     load.cache.set_pool_limit(large, Some(ByteSize::mib(17))).expect("there is one");
-    let mut controller = Controller::new(config("exact-hit-rate")).expect("a policy");
+    let mut controller = Controller::new(config("most-hits")).expect("a policy");
     for _ in 0..6 {
         controller.round(&load.cache).expect("a round");
         load.run(40_000);
@@ -168,7 +172,7 @@ fn reserves_beyond_the_memory_are_told_and_count_in_part() {
     for pool in load.pools {
         load.cache.set_pool_share(pool, ByteSize::mib(20), 1).expect("there is one");
     }
-    let mut controller = Controller::new(config("exact-hit-rate")).expect("a policy");
+    let mut controller = Controller::new(config("most-hits")).expect("a policy");
     controller.round(&load.cache).expect("a round");
     load.run(40_000);
     let round = controller.round(&load.cache).expect("a round");
@@ -179,7 +183,7 @@ fn reserves_beyond_the_memory_are_told_and_count_in_part() {
 #[test]
 fn pools_without_a_curve_keep_what_they_have() {
     let mut load = Load::new();
-    let without = ControlConfig { curves: None, ..config("exact-hit-rate") };
+    let without = ControlConfig { curves: None, ..config("most-hits") };
     let mut controller = Controller::new(without).expect("a policy");
     load.run(40_000);
     let before = slab_bytes(&load);
@@ -188,8 +192,118 @@ fn pools_without_a_curve_keep_what_they_have() {
         assert!(round.moves.is_empty(), "{round:#?}");
         load.run(40_000);
     }
+    let last = controller.round(&load.cache).expect("a round");
+    assert!(last.unmet.iter().any(|unmet| unmet.starts_with("small: no curve")), "{last:#?}");
     for (before, after) in before.iter().zip(slab_bytes(&load)) {
         assert!(before.abs_diff(after) < 4 << 20);
+    }
+}
+
+#[test]
+fn a_pool_that_is_not_read_gives_what_others_can_use() {
+    let mut load = Load::new();
+    load.cache.add_pool(PoolConfig::named("idle")).expect("a pool");
+    let mut controller = Controller::new(config("most-hits")).expect("a policy");
+    for _ in 0..4 {
+        controller.round(&load.cache).expect("a round");
+        load.run(40_000);
+    }
+    load.reads_small = false;
+    for _ in 0..12 {
+        controller.round(&load.cache).expect("a round");
+        load.run(40_000);
+    }
+    let round = controller.round(&load.cache).expect("a round");
+    let least = round.memory_bytes / 30;
+    let [small, large, idle] = &round.pools[..] else { panic!("three pools") };
+    // All 20,000 items of the large one fit, without the memory of the small one's.
+    assert!(small.granted_bytes < 7 << 20, "{round:#?}");
+    assert!(idle.granted_bytes.abs_diff(least) < 64 << 10, "{round:#?}");
+    assert!(large.missed.expect("it was read") < 0.01, "{round:#?}");
+}
+
+#[test]
+fn a_pool_that_comes_later_moves_no_more_than_a_step() {
+    let mut load = Load::new();
+    let mut controller = Controller::new(config("most-hits")).expect("a policy");
+    for _ in 0..8 {
+        controller.round(&load.cache).expect("a round");
+        load.run(40_000);
+    }
+    let before = controller.round(&load.cache).expect("a round");
+    load.cache.add_pool(PoolConfig::named("third")).expect("a pool");
+    load.run(40_000);
+    let after = controller.round(&load.cache).expect("a round");
+    let most = after.memory_bytes / 8;
+    for (before, after) in before.pools.iter().zip(&after.pools) {
+        let moved = before.granted_bytes.abs_diff(after.granted_bytes);
+        assert!(moved <= most, "{before:?} {after:?}");
+    }
+}
+
+#[test]
+fn shares_by_weight_are_followed_though_they_save_no_misses() {
+    let mut load = Load::new();
+    load.cache.set_pool_share(load.pools[0], ByteSize::new(0), 4).expect("there is one");
+    let mut controller = Controller::new(config("weighted")).expect("a policy");
+    for _ in 0..10 {
+        controller.round(&load.cache).expect("a round");
+        load.run(40_000);
+    }
+    let round = controller.round(&load.cache).expect("a round");
+    assert!(round.pools[0].granted_bytes.abs_diff(round.memory_bytes / 5 * 4) < 64 << 10, "{round:#?}");
+}
+
+#[test]
+fn a_round_at_the_same_moment_decides_nothing_and_loses_no_count() {
+    let mut load = Load::new();
+    let mut controller = Controller::new(config("most-hits")).expect("a policy");
+    controller.round(&load.cache).expect("a round");
+    load.run(60_000);
+    controller.round(&load.cache).expect("a round");
+    assert!(!controller.round(&load.cache).expect("a round").is_decided);
+    load.run(60_000);
+    let round = controller.round(&load.cache).expect("a round");
+    assert!(round.pools.iter().all(|pool| (pool.reads_per_sec - 6_000.0).abs() < 1.0), "{round:#?}");
+}
+
+#[test]
+fn of_pools_that_share_keys_no_miss_ratio_is_told() {
+    let mut load = Load::new();
+    for name in ["hot", "cold"] {
+        load.cache.add_pool(PoolConfig { own_keys: false, ..PoolConfig::named(name) }).expect("a pool");
+    }
+    let hot = load.cache.pool_id("hot").expect("it was added");
+    load.pools[0] = hot;
+    let mut controller = Controller::new(config("most-hits")).expect("a policy");
+    controller.round(&load.cache).expect("a round");
+    load.run(40_000);
+    let round = controller.round(&load.cache).expect("a round");
+    let hot = round.pools.iter().find(|pool| pool.name == "hot").expect("it is told of");
+    assert_eq!((hot.missed, (hot.reads_per_sec - 4_000.0).abs() < 40.0), (None, true), "{hot:?}");
+}
+
+#[test]
+fn curves_take_a_small_part_of_the_memory_however_many_pools_there_are() {
+    let load = Load::new();
+    for number in 0..200 {
+        load.cache.add_pool(PoolConfig::named(format!("p{number}"))).expect("a pool");
+    }
+    let fixed = || load.cache.ledger().part(Part::Fixed);
+    let before = fixed();
+    let mut controller = Controller::new(config("most-hits")).expect("a policy");
+    controller.round(&load.cache).expect("a round");
+    assert!(fixed() - before <= ByteSize::mib(32).as_u64() / CURVES_PART, "{}", fixed() - before);
+}
+
+#[test]
+fn rails_that_are_no_shares_are_refused() {
+    for step in [-0.1, 1.5, f64::NAN] {
+        let rails = Rails { step, ..Rails::default() };
+        let Err(refused) = Controller::new(ControlConfig { rails, ..config("equal") }) else {
+            panic!("{step} is no share")
+        };
+        assert!(refused.to_string().contains("shares from 0 to 1"), "{refused}");
     }
 }
 

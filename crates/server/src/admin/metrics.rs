@@ -23,33 +23,14 @@ use prometheus_client::registry::{Registry, Unit};
 use tenancy::latency::{Histogram, ProtocolFamily, TenantLatencies};
 use tenancy::metrics::{Counter, RESP_COMMANDS};
 
+use super::control;
 use super::figures::{CLASS_FIGURES, DEPARTURES, Figure};
-
-type Labels = Vec<(&'static str, String)>;
+use super::metric::{Labels, Metric, Number, Sample, counter, gauge, ratio, whole};
 
 /// Tenants that have a histogram of their own; each is 14 lines of every scrape.
 const MAX_TIMED_TENANTS: usize = 256;
 /// All further tenants, which have one together. No tenant is called so.
 const OTHERS: &str = "*";
-
-/// One line: labels and value.
-type Sample = (Labels, u64);
-
-/// The value of a line.
-#[derive(Clone, Copy)]
-enum Number {
-    Whole(u64),
-    Fraction(f64),
-}
-
-/// A metric with all its lines.
-struct Metric {
-    /// Without the `_total` that is put behind a counter's.
-    name: &'static str,
-    help: &'static str,
-    kind: MetricType,
-    samples: Vec<(Labels, Number)>,
-}
 
 /// Returns all metrics as text.
 ///
@@ -141,25 +122,8 @@ fn collect(shared: &Shared) -> Vec<Metric> {
     metrics.extend(latency_metrics(&shared.cache.latencies()));
     metrics.extend(event_metrics(shared));
     metrics.extend(monitor_metrics(shared));
+    metrics.extend(control::metrics(shared));
     metrics
-}
-
-fn whole(samples: Vec<Sample>) -> Vec<(Labels, Number)> {
-    samples.into_iter().map(|(labels, value)| (labels, Number::Whole(value))).collect()
-}
-
-fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Metric {
-    Metric { name, help, kind: MetricType::Gauge, samples: whole(samples) }
-}
-
-fn counter(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Metric {
-    Metric { name, help, kind: MetricType::Counter, samples: whole(samples) }
-}
-
-/// A gauge of fractions.
-fn ratio(name: &'static str, help: &'static str, samples: Vec<(Labels, f64)>) -> Metric {
-    let samples = samples.into_iter().map(|(labels, value)| (labels, Number::Fraction(value))).collect();
-    Metric { name, help, kind: MetricType::Gauge, samples }
 }
 
 fn class_labels(pool: &PoolStats, class: &ClassStats) -> Vec<(&'static str, String)> {
@@ -322,6 +286,11 @@ fn pool_metrics(pools: &[PoolStats]) -> Vec<Metric> {
             "millpond_pool_reserve_bytes",
             "Memory that other pools do not take from a pool.",
             per_pool(|pool| Some(pool.reserve_bytes)),
+        ),
+        gauge(
+            "millpond_pool_granted_bytes",
+            "Memory that a policy has granted a pool, where one moves memory between pools.",
+            per_pool(|pool| pool.granted_bytes),
         ),
         gauge(
             "millpond_pool_slab_bytes",

@@ -1,5 +1,5 @@
 //! HTTP for operators: a page at `/`, `/metrics` for Prometheus, `/healthz`, `/stats.json`,
-//! `/hotkeys.json`, `/curves.json`, `/config`, `/tenants`.
+//! `/hotkeys.json`, `/curves.json`, `/decisions.json`, `/config`, `/tenants`.
 //!
 //! It runs on one thread of its own with tokio, so that a scrape takes no time from workers.
 //! Another one makes changes ([`changes`]). Connections are few and short by construction: beyond a
@@ -7,7 +7,9 @@
 
 mod access;
 mod changes;
+mod control;
 mod figures;
+mod metric;
 mod metrics;
 mod serve;
 mod settings;
@@ -101,6 +103,7 @@ fn router(shared: Arc<Shared>, changes: Changes) -> Router {
         .route("/stats.json", get(stats_json))
         .route("/hotkeys.json", get(hot_keys_json))
         .route("/curves.json", get(curves_json))
+        .route("/decisions.json", get(decisions_json))
         .route("/config", get(settings::show).put(settings::set))
         .route("/config/rewrite", post(settings::rewrite))
         .route("/tenants", get(tenants::list))
@@ -145,6 +148,7 @@ const PAGES: &str = "\
 /stats.json    everything, as JSON
 /hotkeys.json  hot keys by pool
 /curves.json   miss-ratio curves by pool
+/decisions.json  memory moved between pools, and why
 /config        settings; PUT changes them
 /tenants       who shares the server; PUT and DELETE /tenants/NAME change that
 ";
@@ -200,6 +204,10 @@ async fn hot_keys_json(State(shared): State<Arc<Shared>>) -> Response {
 
 async fn curves_json(State(shared): State<Arc<Shared>>) -> Response {
     json(&stats::curves(&shared))
+}
+
+async fn decisions_json(State(shared): State<Arc<Shared>>) -> Response {
+    json(&control::decisions(&shared))
 }
 
 fn json(value: &impl serde::Serialize) -> Response {

@@ -197,6 +197,7 @@ fn pool_json(shared: &Shared, pool: &PoolStats) -> Value {
         "policy": pool.policy,
         "limit_bytes": pool.limit_bytes,
         "reserve_bytes": pool.reserve_bytes,
+        "granted_bytes": pool.granted_bytes,
         "slab_bytes": pool.slab_bytes,
         "items": pool.sum(|class| class.items),
         "item_bytes": pool.sum(|class| class.item_bytes),

@@ -1,0 +1,88 @@
+//! The policy that moves memory between pools: [`millpond::control`].
+
+use std::time::Duration;
+
+use millpond::control::{self, ControlConfig, Rails};
+
+use super::{Auto, Config, ControlMode};
+
+settings! {
+    /// The policy that moves memory between pools while memory is short: [`millpond::control`].
+    pub struct ControlSettings in "control." {
+        /// Moves memory between pools by their miss-ratio curves (docs/control.md): "on", "off",
+        /// "dry-run" (decides, logs and shows, and moves nothing) or "auto": on if there are
+        /// several pools and none has a `limit`, else off. Reserves are kept, and limits are never
+        /// exceeded. It needs `watch.curve_keys`.
+        online mode: ControlMode = ControlMode::Auto;
+
+        /// The policy, by its name (docs/allocation.md): "most-hits" maximises hits per second,
+        /// each multiplied by the weight of its tenants.
+        online policy: String = ControlConfig::default().policy;
+
+        /// Seconds between two decisions. "auto": 2 while loads change or more is to be moved, up
+        /// to 30 while nothing does.
+        online period_secs: Auto<u32> = Auto::Auto, in 1..=3_600;
+
+        /// The least that a pool is left with, in percent of an equal share of the memory.
+        online least_share_percent: u32 = 10, in ..=100;
+
+        /// The most that a pool is granted, in percent of all memory. 0: no such bound.
+        online most_share_percent: u32 = 0, in ..=100;
+
+        /// The most memory that a decision moves, in percent of all.
+        online step_percent: u32 = 10, in 1..=100;
+
+        /// Nothing is moved if the misses of all pools together would fall by less than this many
+        /// percent.
+        online hysteresis_percent: u32 = 1, in ..=100;
+
+        /// Number of decisions that are kept for /decisions.json.
+        online history: usize = 128, in 1..=4_096;
+    }
+}
+
+impl Config {
+    /// The control of memory as the engine wants it; `None` = pools share memory by their reserves
+    /// and weights alone.
+    pub fn control(&self) -> Option<ControlConfig> {
+        let control = &self.control;
+        let is_on = match control.mode {
+            ControlMode::Off => false,
+            ControlMode::On | ControlMode::DryRun => true,
+            ControlMode::Auto => {
+                let pools = self.all_pools();
+                pools.len() > 1
+                    && pools.iter().all(|pool| pool.limit == Auto::Auto)
+                    && self.watch.curve_keys > 0
+            }
+        };
+        let share = |percent: u32| f64::from(percent) / 100.0;
+        is_on.then(|| ControlConfig {
+            policy: control.policy.clone(),
+            rails: Rails {
+                least_share: share(control.least_share_percent),
+                most_share: share(control.most_share_percent),
+                step: share(control.step_percent),
+                hysteresis: share(control.hysteresis_percent),
+                ..ControlConfig::default().rails
+            },
+            period: control.period_secs.set().map(|secs| Duration::from_secs(secs.into())),
+            dry_run: control.mode == ControlMode::DryRun,
+            // Those of `watch`, within its share of the memory.
+            curves: None,
+        })
+    }
+}
+
+/// Reports a policy that does not exist, and control without curves.
+pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
+    if let Err(error) = control::check_policy(&config.control.policy) {
+        problems.push(format!("control.policy: {error}"));
+    }
+    let wants = matches!(config.control.mode, ControlMode::On | ControlMode::DryRun);
+    if wants && config.watch.curve_keys == 0 {
+        problems.push(
+            "control.mode: decisions need curves, and watch.curve_keys is 0; set it to 2048".to_owned(),
+        );
+    }
+}

@@ -1,0 +1,290 @@
+//! The policy that moves memory between pools: run as the configuration says, by the maintenance
+//! thread, and reported in the log.
+//!
+//! Invariant 1: pools have grants only while there is a controller whose rounds act. [`apply`]
+//! takes them back with the lock held in which rounds are made.
+//!
+//! [`apply`]: Control::apply
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use base::{ByteSize, Clock, Ledger, Part};
+use config::{Config, Error, ErrorKind};
+use millpond::Cache;
+use millpond::control::{ControlConfig, Controller, Move, PoolRound, Round};
+
+/// Moves, and pools, that are kept of a decision: the largest.
+const MAX_KEPT: usize = 32;
+
+/// The controller, if there is one, and its latest decisions.
+#[derive(Default)]
+pub struct Control(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    config: Option<ControlConfig>,
+    controller: Option<Controller>,
+    /// The next round, in nanoseconds of the monotonic clock.
+    due_nanos: u64,
+    /// The latest round.
+    last: Option<Round>,
+    /// The latest decision last.
+    decisions: VecDeque<Decision>,
+    /// Number of decisions that are kept.
+    most: usize,
+    figures: ControlFigures,
+}
+
+/// A round in which memory was moved, or in a dry run would have been.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// Its number since the server was started.
+    pub number: u64,
+    /// Time of the decision, Unix seconds.
+    pub at_secs: u32,
+    /// The policy.
+    pub policy: String,
+    /// True if nothing was moved.
+    pub is_dry_run: bool,
+    /// The memory that was distributed, in bytes of slabs.
+    pub memory_bytes: u64,
+    /// The moves, the largest first.
+    pub moves: Vec<Move>,
+    /// The pools whose grants changed, with those that changed most first.
+    pub pools: Vec<DecidedPool>,
+}
+
+/// A pool in a decision.
+#[derive(Clone, Debug)]
+pub struct DecidedPool {
+    /// Its name.
+    pub name: String,
+    /// Its grant before, in bytes of slabs.
+    pub before_bytes: u64,
+    /// Its grant since, in bytes of slabs.
+    pub granted_bytes: u64,
+    /// The miss ratio before the decision, as measured.
+    pub missed: Option<f64>,
+    /// The miss ratio that was predicted.
+    pub expected: Option<f64>,
+    /// The miss ratio until the next round, as measured.
+    pub missed_since: Option<f64>,
+}
+
+/// The counts of all rounds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ControlFigures {
+    /// Rounds that were made.
+    pub rounds: u64,
+    /// Rounds in which memory was moved, or in a dry run would have been.
+    pub decisions: u64,
+    /// Bytes of slabs that were granted to other pools.
+    pub moved_bytes: u64,
+    /// Rounds that failed.
+    pub errors: u64,
+    /// Predictions that were compared with what came.
+    pub predictions: u64,
+    /// The sum of the differences of those, in misses per read.
+    pub prediction_error_sum: f64,
+}
+
+/// The state of the controller at one moment.
+#[derive(Clone, Debug)]
+pub struct ControlStatus {
+    /// Its settings.
+    pub config: ControlConfig,
+    /// The latest round.
+    pub last: Option<Round>,
+    /// The counts of all rounds.
+    pub figures: ControlFigures,
+}
+
+impl Decision {
+    fn of(round: &Round, number: u64, at_secs: u32, config: &ControlConfig) -> Self {
+        let mut moves = round.moves.clone();
+        moves.sort_by_key(|step| std::cmp::Reverse(step.bytes));
+        moves.truncate(MAX_KEPT);
+        let change = |pool: &PoolRound| pool.granted_bytes.abs_diff(pool.before_bytes);
+        let mut changed: Vec<&PoolRound> = round.pools.iter().filter(|pool| change(pool) > 0).collect();
+        changed.sort_by_key(|pool| std::cmp::Reverse(change(pool)));
+        changed.truncate(MAX_KEPT);
+        let pools = changed.into_iter().map(|pool| DecidedPool {
+            name: pool.name.clone(),
+            before_bytes: pool.before_bytes,
+            granted_bytes: pool.granted_bytes,
+            missed: pool.missed,
+            expected: pool.expected,
+            missed_since: None,
+        });
+        Self {
+            number,
+            at_secs,
+            policy: config.policy.clone(),
+            is_dry_run: config.dry_run,
+            memory_bytes: round.memory_bytes,
+            moves,
+            pools: pools.collect(),
+        }
+    }
+
+    fn held_bytes(&self) -> u64 {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);
+        let moves = self
+            .moves
+            .iter()
+            .map(|step| size_of::<Move>() + text(&step.from) + text(&step.to) + step.reason.capacity());
+        let pools = self.pools.iter().map(|pool| size_of::<DecidedPool>() + pool.name.capacity());
+        (size_of::<Self>() + self.policy.capacity() + moves.sum::<usize>() + pools.sum::<usize>()) as u64
+    }
+}
+
+impl Control {
+    /// Has rounds be made as `config` says from now on. A controller whose settings stay goes on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if there is no such policy.
+    pub fn apply(&self, cache: &Cache, config: &Config) -> Result<(), Error> {
+        let wanted = config.control();
+        let mut state = self.lock();
+        state.most = config.control.history;
+        state.forget_oldest(cache.ledger());
+        if state.config == wanted {
+            return Ok(());
+        }
+        let refused = |error| Error::with_source(ErrorKind::Config, "control.policy", error);
+        let controller = wanted.clone().map(Controller::new).transpose().map_err(refused)?;
+        let acts = wanted.as_ref().is_some_and(|wanted| !wanted.dry_run);
+        if let Some(before) = state.controller.take().filter(|_| !acts) {
+            before.end(cache);
+        }
+        match &wanted {
+            Some(ControlConfig { policy, dry_run: false, .. }) => {
+                tracing::info!(policy, "A policy moves memory between pools while memory is short.");
+            }
+            Some(ControlConfig { policy, .. }) => {
+                tracing::info!(policy, "A policy decides about the memory of pools, and moves nothing.");
+            }
+            None if state.config.is_some() => {
+                tracing::info!("No policy moves memory between pools any more.")
+            }
+            None => {}
+        }
+        (state.controller, state.config) = (controller, wanted);
+        (state.due_nanos, state.last) = (0, None);
+        Ok(())
+    }
+
+    /// Makes a round if one is due.
+    pub fn round_if_due(&self, cache: &Cache, clock: &Clock) {
+        let mut state = self.lock();
+        let now = clock.monotonic_nanos();
+        if now < state.due_nanos {
+            return;
+        }
+        let Some(controller) = &mut state.controller else { return };
+        match controller.round(cache) {
+            Ok(round) => {
+                let next = u64::try_from(round.next.as_nanos()).unwrap_or(u64::MAX);
+                state.due_nanos = now.saturating_add(next);
+                state.note(round, clock.unix_secs(), cache.ledger());
+            }
+            // A pool was removed meanwhile: the round is made the next time.
+            Err(error) => {
+                state.figures.errors += 1;
+                tracing::debug!(%error, "Memory could not be moved between pools.");
+            }
+        }
+    }
+
+    /// Returns the state of the controller; `None` if there is none.
+    pub fn status(&self) -> Option<ControlStatus> {
+        let state = self.lock();
+        let config = state.config.clone()?;
+        Some(ControlStatus { config, last: state.last.clone(), figures: state.figures })
+    }
+
+    /// Returns the latest decisions, the latest first.
+    pub fn decisions(&self) -> Vec<Decision> {
+        self.lock().decisions.iter().rev().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Compares what came with what was predicted, and keeps and reports what was decided.
+    fn note(&mut self, round: Round, at_secs: u32, ledger: &Ledger) {
+        self.figures.rounds += 1;
+        let is_first = self.last.is_none();
+        if let Some(decision) = self.decisions.back_mut()
+            && !is_first
+        {
+            for pool in decision.pools.iter_mut().filter(|pool| pool.missed_since.is_none()) {
+                let now = round.pools.iter().find(|now| now.name == pool.name);
+                pool.missed_since = now.and_then(|now| now.missed);
+            }
+        }
+        for (predicted, missed) in round.pools.iter().filter_map(|pool| pool.predicted.zip(pool.missed)) {
+            self.figures.predictions += 1;
+            self.figures.prediction_error_sum += (predicted - missed).abs();
+        }
+        let told_unmet = self.last.as_ref().map_or(&[][..], |last| &last.unmet);
+        for unmet in round.unmet.iter().filter(|unmet| !told_unmet.contains(unmet)) {
+            tracing::warn!(unmet, "Not all pools can have the memory that they are to have.");
+        }
+        let config = self.config.as_ref().filter(|_| !round.moves.is_empty());
+        if let Some(config) = config {
+            self.figures.decisions += 1;
+            let decision = Decision::of(&round, self.figures.decisions, at_secs, config);
+            let bytes = round.moves.iter().map(|step| step.bytes).sum::<u64>();
+            self.figures.moved_bytes += if config.dry_run { 0 } else { bytes };
+            report(&decision, &round, bytes);
+            ledger.charge(Part::Fixed, decision.held_bytes());
+            self.decisions.push_back(decision);
+            self.forget_oldest(ledger);
+        }
+        self.last = Some(round);
+    }
+
+    fn forget_oldest(&mut self, ledger: &Ledger) {
+        while self.decisions.len() > self.most {
+            if let Some(gone) = self.decisions.pop_front() {
+                ledger.release(Part::Fixed, gone.held_bytes());
+            }
+        }
+    }
+}
+
+/// Logs a decision, with the reason of its largest move.
+fn report(decision: &Decision, round: &Round, bytes: u64) {
+    let (number, policy) = (decision.number, &decision.policy);
+    let memory = ByteSize::new(bytes).to_string();
+    let reason = decision.moves.first().map_or("", |step| &step.reason);
+    let saved = round.moves.iter().map(|step| step.saved_misses_per_sec).sum::<f64>();
+    let saved_misses_per_sec = format!("{saved:.1}");
+    let moves = round.moves.len();
+    if decision.is_dry_run {
+        tracing::info!(
+            number,
+            policy,
+            moves,
+            memory,
+            saved_misses_per_sec,
+            reason,
+            "Memory would be moved between pools."
+        );
+    } else {
+        tracing::info!(
+            number,
+            policy,
+            moves,
+            memory,
+            saved_misses_per_sec,
+            reason,
+            "Memory is moved between pools."
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! `/decisions.json`, and the metrics of the policy that moves memory between pools.
+
+use frontend::control::{ControlStatus, DecidedPool, Decision};
+use frontend::shared::Shared;
+use millpond::control::{Move, PoolRound};
+use serde_json::{Value, json};
+
+use super::metric::{Metric, counter, gauge, ratio};
+
+/// The state of the controller, the pools in its latest round, and the latest decisions, the latest
+/// first.
+pub(super) fn decisions(shared: &Shared) -> Value {
+    let status = shared.control.status();
+    let decisions: Vec<Value> = shared.control.decisions().iter().map(decision).collect();
+    let Some(ControlStatus { config, last, figures }) = status else {
+        return json!({"mode": "off", "decisions": decisions});
+    };
+    json!({
+        "mode": if config.dry_run { "dry-run" } else { "on" },
+        "policy": config.policy,
+        // False while memory is free: then nothing is decided.
+        "decides": last.as_ref().is_some_and(|last| last.is_decided),
+        "next_secs": last.as_ref().map(|last| last.next.as_secs_f64()),
+        "memory_bytes": last.as_ref().map(|last| last.memory_bytes),
+        "rounds": figures.rounds,
+        "moved_bytes": figures.moved_bytes,
+        "errors": figures.errors,
+        "predictions": figures.predictions,
+        "prediction_error": mean_error(&figures),
+        "unmet": last.as_ref().map(|last| &last.unmet),
+        "pools": last.iter().flat_map(|last| &last.pools).map(pool).collect::<Vec<_>>(),
+        "decisions": decisions,
+    })
+}
+
+fn mean_error(figures: &frontend::control::ControlFigures) -> Option<f64> {
+    (figures.predictions > 0).then(|| figures.prediction_error_sum / figures.predictions as f64)
+}
+
+fn pool(pool: &PoolRound) -> Value {
+    json!({
+        "name": pool.name,
+        "slab_bytes": pool.slab_bytes,
+        "before_bytes": pool.before_bytes,
+        "granted_bytes": pool.granted_bytes,
+        "reads_per_sec": pool.reads_per_sec,
+        "miss_ratio": pool.missed,
+        "predicted_miss_ratio": pool.predicted,
+        "expected_miss_ratio": pool.expected,
+    })
+}
+
+fn decision(decision: &Decision) -> Value {
+    json!({
+        "number": decision.number,
+        "at_secs": decision.at_secs,
+        "policy": decision.policy,
+        "dry_run": decision.is_dry_run,
+        "memory_bytes": decision.memory_bytes,
+        "moves": decision.moves.iter().map(step).collect::<Vec<_>>(),
+        "pools": decision.pools.iter().map(decided).collect::<Vec<_>>(),
+    })
+}
+
+fn step(step: &Move) -> Value {
+    json!({
+        "from": step.from,
+        "to": step.to,
+        "bytes": step.bytes,
+        "saved_misses_per_sec": step.saved_misses_per_sec,
+        "reason": step.reason,
+    })
+}
+
+fn decided(pool: &DecidedPool) -> Value {
+    json!({
+        "name": pool.name,
+        "before_bytes": pool.before_bytes,
+        "granted_bytes": pool.granted_bytes,
+        "miss_ratio": pool.missed,
+        "expected_miss_ratio": pool.expected,
+        "miss_ratio_since": pool.missed_since,
+    })
+}
+
+/// The metrics; without a controller they have no lines.
+pub(super) fn metrics(shared: &Shared) -> Vec<Metric> {
+    let status = shared.control.status();
+    let one = |value: fn(&ControlStatus) -> u64| {
+        status.iter().map(|status| (vec![], value(status))).collect::<Vec<_>>()
+    };
+    let pools = || status.iter().filter_map(|status| status.last.as_ref()).flat_map(|last| &last.pools);
+    let per_pool = |value: fn(&PoolRound) -> Option<f64>| {
+        pools().filter_map(|pool| Some((vec![("pool", pool.name.clone())], value(pool)?))).collect()
+    };
+    let error = status.iter().filter_map(|status| Some((vec![], mean_error(&status.figures)?)));
+    vec![
+        counter(
+            "millpond_control_rounds",
+            "Rounds in which a policy looked at the memory of pools.",
+            one(|status| status.figures.rounds),
+        ),
+        counter(
+            "millpond_control_decisions",
+            "Rounds that moved memory between pools, or in a dry run would have.",
+            one(|status| status.figures.decisions),
+        ),
+        counter(
+            "millpond_control_moved_bytes",
+            "Memory that was granted to another pool.",
+            one(|status| status.figures.moved_bytes),
+        ),
+        counter("millpond_control_errors", "Rounds that failed.", one(|status| status.figures.errors)),
+        gauge(
+            "millpond_control_unmet",
+            "Bounds that the latest round could not keep.",
+            one(|status| status.last.as_ref().map_or(0, |last| last.unmet.len() as u64)),
+        ),
+        ratio(
+            "millpond_control_prediction_error",
+            "Mean difference of predicted and measured miss ratios, over all rounds.",
+            error.collect(),
+        ),
+        ratio(
+            "millpond_pool_measured_miss_ratio",
+            "Misses per read of a pool between the two latest rounds.",
+            per_pool(|pool| pool.missed),
+        ),
+        ratio(
+            "millpond_pool_expected_miss_ratio",
+            "Misses per read that are predicted for the present grant of a pool.",
+            per_pool(|pool| pool.expected),
+        ),
+    ]
+}

@@ -1,0 +1,162 @@
+//! The policy that moves memory between the pools of tenants: when it is on, and what it shows.
+
+mod support;
+
+use std::net::SocketAddr;
+
+use base::rng::{RngExt, SeededRng, seeded};
+use millpond_server::config::{Address, Auto, ControlMode, ListenerConfig, TenantSettings};
+use millpond_server::{Config, Server};
+use support::{Client, ask_admin, config, get_page, metric, tcp, wait_until};
+
+/// Keys that a batch asks for.
+const BATCH: usize = 200;
+
+/// Two tenants on listeners of their own: more memory is of use to `large` alone.
+fn two_tenants() -> Config {
+    let mut config = config();
+    config.pools = Vec::new();
+    config.tenants = ["small", "large"].map(TenantSettings::unlimited).to_vec();
+    config.listeners = ["small", "large"]
+        .map(|name| ListenerConfig {
+            name: name.to_owned(),
+            tenant: name.to_owned(),
+            address: Address::loopback(0),
+            ..ListenerConfig::default()
+        })
+        .to_vec();
+    config.watch.hot_keys = 0;
+    config.watch.curve_keys = 1_024;
+    config.watch.curve_one_in = 1;
+    config.control.period_secs = Auto::Set(1);
+    config
+}
+
+/// A client that stores what it does not find.
+struct Load {
+    client: Client,
+    /// Keys that it asks for, and how often for one of a million others: once in this many.
+    keys: u32,
+    rare: u32,
+    rng: SeededRng,
+}
+
+impl Load {
+    fn of_both(server: &Server) -> [Self; 2] {
+        let addresses: Vec<SocketAddr> = server.addresses().iter().map(|(_, address)| tcp(address)).collect();
+        [(0, 8_000, 4), (1, 40_000, u32::MAX)].map(|(at, keys, rare)| Self {
+            client: Client::connect(addresses[at]),
+            keys,
+            rare,
+            rng: seeded(at as u64),
+        })
+    }
+
+    fn run(&mut self) {
+        let keys: Vec<u32> = (0..BATCH)
+            .map(|_| {
+                let keys = if self.rng.random_range(0..self.rare) == 0 { 1_000_000 } else { self.keys };
+                self.rng.random_range(0..keys)
+            })
+            .collect();
+        let gets: String = keys.iter().map(|key| format!("mg {key}\r\n")).collect();
+        self.client.send(gets);
+        let missing: Vec<u32> = keys.into_iter().filter(|_| self.client.line() == "EN").collect();
+        let value = "v".repeat(1_000);
+        let sets: String = missing.iter().map(|key| format!("ms {key} 1000\r\n{value}\r\n")).collect();
+        self.client.send(sets);
+        for _ in missing {
+            assert_eq!(self.client.line(), "HD");
+        }
+    }
+}
+
+fn decisions(server: &Server) -> serde_json::Value {
+    serde_json::from_str(&get_page(server, "/decisions.json").1).expect("JSON")
+}
+
+fn grants(server: &Server) -> Vec<Option<u64>> {
+    server.cache().stats().pools.iter().map(|pool| pool.granted_bytes).collect()
+}
+
+/// Runs the load until there is a decision that `is_wanted`.
+fn run_until(server: &Server, what: &str, is_wanted: impl Fn(&serde_json::Value) -> bool) {
+    let mut loads = Load::of_both(server);
+    wait_until(what, || {
+        (0..40).for_each(|_| loads.iter_mut().for_each(Load::run));
+        is_wanted(&decisions(server))
+    });
+}
+
+#[test]
+fn memory_goes_to_the_tenant_to_which_it_is_of_use() {
+    let server = support::start_in_memory(two_tenants()).expect("a server");
+    let slabs = |pool: &str| metric(&server, &format!("millpond_pool_slab_bytes{{pool=\"{pool}\"}}"));
+    run_until(&server, "most of the memory is large's", |page| {
+        assert_eq!(page["mode"], "on", "several pools, and none has a limit");
+        page["decisions"][0].is_object() && slabs("large") > 2 * slabs("small")
+    });
+    let page = decisions(&server);
+    let first = page["decisions"].as_array().and_then(|all| all.last()).expect("a decision");
+    let step = &first["moves"][0];
+    assert_eq!((&step["from"], &step["to"]), (&"small".into(), &"large".into()), "{page:#}");
+    assert!(step["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{page:#}");
+    assert!(first["pools"][0]["miss_ratio_since"].is_number(), "{page:#}");
+    assert!(metric(&server, "millpond_control_moved_bytes_total{}") > 1 << 20);
+    assert!(metric(&server, "millpond_pool_granted_bytes{pool=\"large\"}") > 32 << 20);
+
+    // What was granted is taken back at once.
+    let (status, _) = ask_admin(&server, "PUT", "/config", "localhost", r#"{"control.mode": "off"}"#);
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    assert_eq!(grants(&server), [None, None]);
+    assert_eq!(decisions(&server)["mode"], "off");
+}
+
+#[test]
+fn a_dry_run_shows_what_it_would_move() {
+    let mut config = two_tenants();
+    config.control.mode = ControlMode::DryRun;
+    let server = support::start_in_memory(config).expect("a server");
+    run_until(&server, "a decision", |page| page["decisions"][0]["moves"][0]["to"] == "large");
+    let page = decisions(&server);
+    assert_eq!((&page["mode"], &page["decisions"][0]["dry_run"]), (&"dry-run".into(), &true.into()));
+    assert_eq!(grants(&server), [None, None]);
+    assert_eq!(metric(&server, "millpond_control_moved_bytes_total{}"), 0);
+}
+
+#[test]
+fn it_is_off_if_a_person_has_given_limits_and_when_there_is_one_pool() {
+    let server = support::start_in_memory(two_tenants()).expect("a server");
+    assert_eq!(decisions(&server)["mode"], "on");
+    let limit = r#"{"limit": "16MiB"}"#;
+    let (status, _) = ask_admin(&server, "PUT", "/tenants/small", "localhost", limit);
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    assert_eq!(decisions(&server)["mode"], "off");
+    // With limits too, if the configuration says so.
+    ask_admin(&server, "PUT", "/config", "localhost", r#"{"control.mode": "on"}"#);
+    assert_eq!(decisions(&server)["mode"], "on");
+
+    let server = support::start_in_memory(config()).expect("a server");
+    assert_eq!(decisions(&server)["mode"], "off");
+    assert!(!get_page(&server, "/metrics").1.contains("millpond_control_rounds_total{}"));
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused_with_the_remedy() {
+    let server = support::start_in_memory(two_tenants()).expect("a server");
+    let refused = |body: &str, says: &str| {
+        let (status, text) = ask_admin(&server, "PUT", "/config", "localhost", body);
+        assert_eq!(status, "HTTP/1.1 400 Bad Request");
+        assert!(text.contains(says), "{text}");
+    };
+    refused(
+        r#"{"control.policy": "best"}"#,
+        "control.policy: there is no allocation policy `best`: choose static",
+    );
+    refused(r#"{"control.step_percent": 0}"#, "control.step_percent: 0 is not between 1 and 100");
+    refused(
+        r#"{"control.mode": "on", "watch.curve_keys": 0}"#,
+        "control.mode: decisions need curves, and watch.curve_keys is 0; set it to 2048",
+    );
+    assert_eq!(decisions(&server)["policy"], "most-hits");
+}
