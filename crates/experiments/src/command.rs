@@ -10,7 +10,7 @@ use simulate::table::Table;
 use crate::expected::surprises;
 use crate::report::Verdict;
 use crate::runner::{Outcome, RunOptions, run};
-use crate::{Experiment, QUICK, all};
+use crate::{Experiment, QUICK, all, live};
 
 /// Reproduces the papers' figures, and reports which criteria hold.
 #[derive(Debug, Subcommand)]
@@ -31,8 +31,12 @@ pub enum ExperimentCommand {
 pub struct RunArgs {
     /// Names as `millpond experiment list` has them, such as H1 or C5; all = all of them; quick =
     /// those that take seconds
-    #[arg(value_name = "NAME", required = true)]
+    #[arg(value_name = "NAME", required_unless_present = "live")]
     pub names: Vec<String>,
+    /// Run experiments with real servers, one after the other, in real time: those that are named,
+    /// or else all of them; a minute to five each, and nothing else should use the machine
+    #[arg(long)]
+    pub live: bool,
     /// Names all random sequences: the same seed gives the same figures
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -64,7 +68,7 @@ pub fn execute(command: &ExperimentCommand) -> Result<()> {
 }
 
 fn list(json: bool, out: &mut dyn Write) -> Result<()> {
-    let all = all();
+    let all: Vec<Experiment> = all().into_iter().chain(live::EXPERIMENTS.iter().copied()).collect();
     if json {
         let entry = |one: &Experiment| serde_json::json!({ "name": one.name, "paper": one.paper, "figure": one.figure, "title": one.title });
         serde_json::to_writer_pretty(&mut *out, &all.iter().map(entry).collect::<Vec<_>>())?;
@@ -80,9 +84,9 @@ fn list(json: bool, out: &mut dyn Write) -> Result<()> {
 }
 
 /// The experiments of these names, each once, in their own order.
-fn named(names: &[String]) -> Result<Vec<Experiment>> {
-    let all = all();
-    if names.iter().any(|name| name == "all") {
+fn named(names: &[String], live: bool) -> Result<Vec<Experiment>> {
+    let all = if live { live::EXPERIMENTS.to_vec() } else { all() };
+    if live && names.is_empty() || names.iter().any(|name| name == "all") {
         return Ok(all);
     }
     if names.iter().any(|name| name == "quick") {
@@ -92,6 +96,9 @@ fn named(names: &[String]) -> Result<Vec<Experiment>> {
         if !all.iter().any(|one| one.name.eq_ignore_ascii_case(name)) {
             let upper = name.to_ascii_uppercase();
             match base::suggest::nearest(&upper, all.iter().map(|one| one.name)) {
+                _ if !live && live::EXPERIMENTS.iter().any(|one| one.name == upper) => {
+                    bail!("{upper} runs real servers: `millpond experiment run --live {upper}`")
+                }
                 Some(near) => bail!("there is no experiment `{name}`; did you mean `{near}`?"),
                 None => bail!("there is no experiment `{name}`; `millpond experiment list` has them all"),
             }
@@ -102,13 +109,13 @@ fn named(names: &[String]) -> Result<Vec<Experiment>> {
 }
 
 fn run_named(args: &RunArgs, out: &mut dyn Write) -> Result<()> {
-    let experiments = named(&args.names)?;
+    let experiments = named(&args.names, args.live)?;
     if let Some(folder) = &args.out {
         std::fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
     }
     let options = RunOptions {
         seed: args.seed,
-        jobs: args.jobs.unwrap_or_else(base::thread::available_cpus),
+        jobs: if args.live { 1 } else { args.jobs.unwrap_or_else(base::thread::available_cpus) },
         traces: traces(args.traces.as_deref())?,
     };
     let (mut outcomes, mut failure) = (Vec::new(), None);
@@ -187,17 +194,20 @@ mod tests {
 
     fn run_args(names: &[&str]) -> RunArgs {
         let names = names.iter().map(|&name| name.to_owned()).collect();
-        RunArgs { names, seed: 1, jobs: Some(1), out: None, traces: None, json: false }
+        RunArgs { names, seed: 1, live: false, jobs: Some(1), out: None, traces: None, json: false }
     }
 
     #[test]
     fn names_are_found_in_any_case_and_mistakes_get_the_nearest() {
-        assert_eq!(named(&["h11".into()]).unwrap()[0].name, "H11");
-        assert_eq!(named(&["all".into()]).unwrap().len(), all().len());
-        assert_eq!(named(&["quick".into()]).unwrap().len(), QUICK.len());
-        let error = named(&["H111".into()]).unwrap_err().to_string();
+        assert_eq!(named(&["h11".into()], false).unwrap()[0].name, "H11");
+        assert_eq!(named(&["all".into()], false).unwrap().len(), all().len());
+        assert_eq!(named(&["quick".into()], false).unwrap().len(), QUICK.len());
+        assert_eq!(named(&[], true).unwrap().len(), live::EXPERIMENTS.len());
+        assert_eq!(named(&["l1".into()], true).unwrap()[0].name, "L1");
+        assert!(named(&["L1".into()], false).unwrap_err().to_string().contains("run --live L1"));
+        let error = named(&["H111".into()], false).unwrap_err().to_string();
         assert_eq!(error, "there is no experiment `H111`; did you mean `H11`?");
-        assert!(named(&["colour".into()]).unwrap_err().to_string().contains("experiment list"));
+        assert!(named(&["colour".into()], false).unwrap_err().to_string().contains("experiment list"));
     }
 
     #[test]

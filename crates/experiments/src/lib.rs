@@ -8,6 +8,7 @@
 //! | [`holpaca`] | HOLPACA's throughput and service levels (ICPE '26) |
 //! | [`cliffhanger`] | hill climbing, cliffs, partitions of one cache (NSDI '16) |
 //! | [`curves`] | how well curves are learnt |
+//! | [`live`] | real processes, in real time |
 //!
 //! An experiment is a constant beside its code, and one line in the list of its family. It runs on
 //! the simulator, or on the models of the crates below.
@@ -28,13 +29,14 @@ pub mod expected;
 mod experiment;
 pub mod hare;
 pub mod holpaca;
+pub mod live;
 pub mod report;
 pub mod runner;
 
 use experiment::median;
 pub use experiment::{CLIFFHANGER, Context, Experiment, HARE, HOLPACA, OURS};
 
-/// All experiments, family by family.
+/// All experiments that run on the simulator or on models, family by family.
 pub const ALL: [&[Experiment]; 5] = [
     hare::EXPERIMENTS,
     dynamics::EXPERIMENTS,
@@ -43,7 +45,7 @@ pub const ALL: [&[Experiment]; 5] = [
     curves::EXPERIMENTS,
 ];
 
-/// All experiments in the order of their names: by letters, then by number.
+/// All of [`ALL`] in the order of their names: by letters, then by number.
 pub fn all() -> Vec<Experiment> {
     let mut all: Vec<Experiment> = ALL.concat();
     all.sort_by_key(|experiment| order(experiment.name));

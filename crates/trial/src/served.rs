@@ -211,6 +211,14 @@ impl Served {
         serde_json::from_str(&self.page("/stats.json")?).context("reading /stats.json")
     }
 
+    /// Reads `/decisions.json`.
+    ///
+    /// # Errors
+    /// If the admin server doesn't answer.
+    pub fn decisions(&self) -> Result<serde_json::Value> {
+        serde_json::from_str(&self.page("/decisions.json")?).context("reading /decisions.json")
+    }
+
     /// The sum of a metric's lines that have these labels; nothing where there is none.
     ///
     /// # Errors

@@ -83,7 +83,7 @@ const ROOMS: &[Room] = &[
     Room { name: "trial", floor: 5, imports: Below(&["workload", "bench"]) },
     Room { name: "console", floor: 5, imports: Rooms(&["config", "millpond", "workload"]) },
     Room { name: "simulate", floor: 5, imports: Below(&["workload"]) },
-    Room { name: "experiments", floor: 5, imports: Below(&["workload", "simulate"]) },
+    Room { name: "experiments", floor: 5, imports: Below(&["workload", "simulate", "trial"]) },
     Room { name: "cli", floor: 5, imports: All },
     Room { name: "capi", floor: 5, imports: All },
     Room { name: "python", floor: 5, imports: All },

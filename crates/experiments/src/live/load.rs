@@ -1,0 +1,183 @@
+//! Tenants that read through the cache from a backend of limited rate.
+//!
+//! Each is a client of one connection that asks for a batch of keys, fetches those that it misses
+//! from its backend, stores them, and goes on: as fast as the backend lets it, as HOLPACA's
+//! benchmark does.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use base::Clock;
+use limit::TokenBucket;
+
+/// Keys of a batch.
+const BATCH: usize = 64;
+/// Longest time for an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The keys that a tenant asks for, one after the other.
+pub(super) type Keys = Box<dyn FnMut() -> u64 + Send>;
+
+/// A tenant.
+pub(super) struct Tenant {
+    /// The name, which is that of its listener too.
+    pub(super) name: &'static str,
+    pub(super) keys: Keys,
+    /// Size of its values, in bytes.
+    pub(super) value_bytes: usize,
+    /// Fetches per second that its backend carries.
+    pub(super) backend_per_sec: f64,
+}
+
+/// Reads and misses of a tenant so far.
+#[derive(Default)]
+pub(super) struct Counts {
+    reads: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl Counts {
+    /// Reads and misses so far.
+    pub(super) fn now(&self) -> (u64, u64) {
+        (self.reads.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
+    }
+}
+
+/// The running load; ends when it is dropped.
+pub(super) struct Load {
+    stop: Arc<AtomicBool>,
+    counts: Vec<Arc<Counts>>,
+    threads: Vec<JoinHandle<Result<()>>>,
+}
+
+impl Load {
+    /// Starts a thread for each tenant, whose server listens at its address.
+    ///
+    /// # Errors
+    /// If a server cannot be reached, or the system refuses a thread.
+    pub(super) fn start(tenants: Vec<(Tenant, SocketAddr)>) -> Result<Self> {
+        let mut load = Self { stop: Arc::default(), counts: Vec::new(), threads: Vec::new() };
+        for (tenant, address) in tenants {
+            let stream = TcpStream::connect(address).context("connecting to the server")?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let (counts, stop) = (Arc::new(Counts::default()), Arc::clone(&load.stop));
+            load.counts.push(Arc::clone(&counts));
+            let drive = move || Client::new(tenant, stream, counts)?.run(&stop);
+            load.threads.push(base::thread::spawn("tenant", drive)?);
+        }
+        Ok(load)
+    }
+
+    /// Reads and misses of each tenant so far.
+    ///
+    /// # Errors
+    /// If a tenant has ended, which none does by itself but for an error.
+    pub(super) fn counts(&self) -> Result<Vec<(u64, u64)>> {
+        if self.threads.iter().any(JoinHandle::is_finished) {
+            bail!("a tenant's connection has ended");
+        }
+        Ok(self.counts.iter().map(|counts| counts.now()).collect())
+    }
+
+    /// Ends the load.
+    ///
+    /// # Errors
+    /// The first error of a tenant.
+    pub(super) fn stop(mut self) -> Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in std::mem::take(&mut self.threads) {
+            thread.join().unwrap_or_else(|_| bail!("a tenant has panicked"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A tenant's client.
+struct Client {
+    tenant: Tenant,
+    stream: TcpStream,
+    answers: BufReader<TcpStream>,
+    counts: Arc<Counts>,
+    value: Vec<u8>,
+}
+
+impl Client {
+    fn new(tenant: Tenant, stream: TcpStream, counts: Arc<Counts>) -> Result<Self> {
+        let answers = BufReader::with_capacity(1 << 17, stream.try_clone()?);
+        let value = vec![b'v'; tenant.value_bytes];
+        Ok(Self { tenant, stream, answers, counts, value })
+    }
+
+    fn run(mut self, stop: &AtomicBool) -> Result<()> {
+        let mut backend = TokenBucket::new(self.tenant.backend_per_sec, TokenBucket::BURST_SECS);
+        while !stop.load(Ordering::Relaxed) {
+            let keys: Vec<u64> = (0..BATCH).map(|_| (self.tenant.keys)()).collect();
+            let mut missing = self.get(&keys)?;
+            self.counts.reads.fetch_add(keys.len() as u64, Ordering::Relaxed);
+            self.counts.misses.fetch_add(missing.len() as u64, Ordering::Relaxed);
+            // A key that the batch has twice is fetched once.
+            missing.sort_unstable();
+            missing.dedup();
+            let now = Clock::System.monotonic_nanos();
+            backend.take(now, missing.len() as f64);
+            let fetched = backend.ready_at(now, 1.0).unwrap_or(now);
+            base::thread::sleep(Duration::from_nanos(fetched.saturating_sub(now)));
+            self.set(&missing)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for keys, and returns those that are missed.
+    fn get(&mut self, keys: &[u64]) -> Result<Vec<u64>> {
+        let mut request = Vec::with_capacity(keys.len() * 24);
+        for key in keys {
+            write!(request, "mg {key} v\r\n")?;
+        }
+        self.stream.write_all(&request)?;
+        let (mut missing, mut line, mut data) = (Vec::new(), String::new(), Vec::new());
+        for key in keys {
+            line.clear();
+            self.answers.read_line(&mut line)?;
+            match line.trim_end().split_once(' ') {
+                Some(("VA", bytes)) => {
+                    data.resize(bytes.parse::<usize>().context("the size of a value")? + 2, 0);
+                    self.answers.read_exact(&mut data)?;
+                }
+                None if line.trim_end() == "EN" => missing.push(*key),
+                _ => bail!("{}: the server answered `{}`", self.tenant.name, line.trim_end()),
+            }
+        }
+        Ok(missing)
+    }
+
+    fn set(&mut self, keys: &[u64]) -> Result<()> {
+        let mut request = Vec::with_capacity(keys.len() * (self.value.len() + 32));
+        for key in keys {
+            write!(request, "ms {key} {}\r\n", self.value.len())?;
+            request.extend_from_slice(&self.value);
+            request.extend_from_slice(b"\r\n");
+        }
+        self.stream.write_all(&request)?;
+        let mut line = String::new();
+        for _ in keys {
+            line.clear();
+            self.answers.read_line(&mut line)?;
+            if line.trim_end() != "HD" {
+                bail!("{}: the server answered `{}`", self.tenant.name, line.trim_end());
+            }
+        }
+        Ok(())
+    }
+}

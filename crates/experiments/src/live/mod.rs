@@ -1,0 +1,12 @@
+//! Real processes: `millpond serve` under load, with the policy that moves memory on.
+//!
+//! These run in real time, on the clock of a machine that others may share, so they are not among
+//! `all`: `millpond experiment run --live` runs them. Figures are ratios within one run.
+
+mod load;
+mod tenants;
+
+use crate::Experiment;
+
+/// The experiments of this family.
+pub const EXPERIMENTS: &[Experiment] = &[tenants::L1];
