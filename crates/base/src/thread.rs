@@ -135,7 +135,7 @@ pub fn run_when_idle() -> io::Result<()> {
 ///
 /// # Errors
 /// If the operating system refuses, which Linux does not.
-pub fn give_way() -> io::Result<()> {
+pub fn lower_priority() -> io::Result<()> {
     // SAFETY: the call takes numbers alone; on Linux, process 0 is the calling thread.
     let rc = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

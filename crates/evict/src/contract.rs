@@ -106,9 +106,8 @@ pub(crate) struct Rank {
 /// `now` that it is given, in seconds. Methods without a default are those that every policy needs;
 /// a default is right for a policy that lacks the feature.
 ///
-/// To add a policy: a file that implements this, a line in `order`, and its entry in `kind`.
-/// `behaviour` then tests it with the others. A policy of LRU lists leaves most methods to
-/// [`in_lists`](crate::lists::in_lists).
+/// To add a policy: ARCHITECTURE.md. `behaviour` then tests it with the others. A policy of LRU
+/// lists leaves most methods to [`in_lists`](crate::lists::in_lists).
 pub(crate) trait EvictionPolicy {
     /// The rule that hits follow under this policy.
     const RULE: Rule;

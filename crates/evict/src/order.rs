@@ -1,5 +1,4 @@
-//! The order of a policy's items, by dispatch to the policy: the only module that lists all
-//! policies.
+//! The order of a policy's items, by dispatch to the policy.
 
 use crate::contract::{Entry, EvictionPolicy, Items, Queue, Rank, Rule};
 use crate::scan_budget::ScanBudget;

@@ -31,7 +31,7 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) tenant: &'a Arc<Tenant>,
     pub(super) pool: &'a Pool,
     pub(super) info: &'a ConnectionInfo,
-    /// The user, where there is anything that it may not do.
+    /// The user, if its permissions are restricted.
     pub(super) bound: Option<&'a User>,
     pub(super) counters: &'a ListenerCounters,
     pub(super) now_secs: u32,

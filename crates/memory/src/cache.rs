@@ -47,7 +47,7 @@ const MAX_MEMORY: u64 = (SLAB_BYTES as u64) << 16;
 /// A cache. Cloning is cheap and shares it.
 #[derive(Clone)]
 pub struct Cache {
-    /// Ends, and gives its own hold of the core back, before the others of this cache do.
+    /// Before `core`, so that the thread ends and drops its reference first.
     maintenance: Option<Arc<MaintenanceThread>>,
     core: Arc<Core>,
 }
@@ -114,7 +114,7 @@ pub(crate) struct Core {
     pub(crate) planted: crate::plant::Planted,
 }
 
-/// A [`Cache`] that is not kept in use, for what a cache itself keeps, as a
+/// A weak reference to a [`Cache`], for objects that the cache owns, such as a
 /// [`crate::secondary::SecondaryCache`]. Made by [`Cache::downgrade`].
 #[derive(Clone)]
 pub struct WeakCache(Weak<Core>);
@@ -216,7 +216,7 @@ fn slabs_for(memory: u64) -> u32 {
     (slabs + slabs / SPARE_PART + 1).min(1 << 16) as u32
 }
 
-/// The part of the slabs of a cache that there are besides.
+/// There is one spare slab for this many.
 const SPARE_PART: u64 = 16;
 
 /// Memory of the tables of an arena of as many slabs as `memory` has, in bytes: a word and an

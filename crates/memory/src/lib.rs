@@ -26,7 +26,8 @@
 //! | `admit`, `erase` and `may_have` of [`secondary::SecondaryCache`] | an index bucket |
 //! | `insert` of it, and the other methods of [`Lifecycle`] | a pool's `searching`, `resizing` and tuner, the lock of the search for room |
 //!
-//! Handles may be dropped anywhere.
+//! Handles may be dropped anywhere, except that a method of a [`secondary::SecondaryCache`] may not
+//! drop an [`OutgoingHandle`](secondary::OutgoingHandle).
 
 mod allocate;
 mod attach;

@@ -8,8 +8,9 @@
 //! What a reader must never see is something older than what it saw before. An item is complete
 //! before its state word says that it is in the index, and the word says otherwise before a removal
 //! returns; so the word alone tells what is there. Between the two stores of a replacement both
-//! items of the key are marked: then a reader may have seen the new one, and nobody knows which it
-//! is. Neither survives. An item whose chain was being changed does not either.
+//! items of the key are marked: then a reader may have seen the new one, and recovery cannot tell
+//! which of the two is newer. Neither survives. An item whose chain was being changed does not
+//! either.
 //!
 //! Invariants:
 //! 1. A pool's name, by its hash, stands in the words before the first of its slabs is assigned. A
@@ -52,9 +53,9 @@ use crate::pool::Pool;
 use crate::pools::PoolId;
 use crate::sizing::{self, Range, SizeHistogram};
 
-/// Chunks that are asked for ahead of the one that is looked at.
+/// Chunks that are prefetched ahead of the one that is looked at.
 const CHUNKS_AHEAD: u32 = 8;
-/// Buckets of the index that are asked for ahead of the one that is put into.
+/// Buckets of the index that are prefetched ahead of the one that is written.
 const BUCKETS_AHEAD: usize = 12;
 impl Cache {
     /// Returns what this cache took over from the last process, so far: each pool does so when it
@@ -77,7 +78,7 @@ impl Cache {
     pub(crate) fn sizes_left(&self, number: u16, range: &Range) -> Option<SizeClasses> {
         let unclaimed = self.core().unclaimed.lock();
         let runs = unclaimed.runs.get(&number)?;
-        // As if each were full of items that fill their chunks: then the best sizes are theirs.
+        // As if all chunks were full, so that the old sizes are chosen again.
         let mut items = SizeHistogram::new();
         runs.iter().for_each(|(run, info)| items.add(info.chunk_bytes, run.chunks(*info).into()));
         SizeClasses::by_list(&sizing::choose(&items, range)).ok()
@@ -328,8 +329,7 @@ impl Core {
         unsafe { if item.is_link() { u64::from(item.link_tag()) << 16 } else { self.hash_of_item(ptr) } }
     }
 
-    /// The entry of another item that has the key of one that was left behind, whose bucket is
-    /// locked.
+    /// Another entry with the key of an item that was left behind; the bucket is locked.
     fn twin_of(&self, guard: &BucketGuard<'_>, ptr: ItemPtr) -> Option<Slot> {
         let (item, info) = self.arena.item(ptr);
         // SAFETY: the item is complete, and this thread alone knows of it (invariant 6).

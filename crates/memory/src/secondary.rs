@@ -19,9 +19,10 @@
 //!    present one nor any that takes its place. So what an operation finds in memory is all that
 //!    there is. Exception: if an insertion into the index finds no free slot, the item that is
 //!    displaced is lost, even if its key is retained; the cache beneath is not offered it.
-//! 5. A request that misses proves that the key has no item, as long as its fence holds: it was the
-//!    only request of the key, and began when memory had no item of the key, after the fence was
-//!    made. If the fence is void, the miss proves nothing, and those who waited ask again.
+//! 5. A request that misses proves that the key has no item, as long as its fence holds: nobody had
+//!    given the request up, it was the only one of the key, and it began when memory had no item of
+//!    the key, after the fence was made. If the fence is void, the miss proves nothing, and those
+//!    who waited ask again.
 
 mod bring;
 mod image;
@@ -128,9 +129,10 @@ pub trait SecondaryCache: Send + Sync {
     fn may_have(&self, key: SecondaryKey<'_>) -> bool;
 
     /// Fetches an item and answers the request, now or later, on any thread. A request that is
-    /// dropped is a miss. There is one request for a key at a time, however many callers wait for
-    /// it. If the key was admitted and [`Self::insert`] has not come yet, the answer is to be given
-    /// after that. A request keeps the cache in use.
+    /// dropped is a miss. There is one request for a key, however many callers wait for it; one
+    /// that all have given up may still be under way when the next begins. If the key was admitted
+    /// and [`Self::insert`] has not come yet, the answer is to be given after that. A request keeps
+    /// the cache in use.
     fn fetch(&self, request: Request);
 
     /// Returns the longest time that a caller is to wait for an item. After that the caller takes

@@ -34,8 +34,10 @@
 //!    charges to [`Cache::ledger`].
 //! 4. A hit takes no lock.
 //!
-//! Handles may be dropped anywhere. User code runs without a lock, except for the hooks:
-//! [`Lifecycle`] says what hooks may call. The crates re-exported here document their lock orders.
+//! Handles may be dropped anywhere, except that a method of a [`secondary::SecondaryCache`] may not
+//! drop an [`OutgoingHandle`](secondary::OutgoingHandle). User code runs without a lock, except for
+//! the hooks: [`Lifecycle`] says what hooks may call. The crates re-exported here document their
+//! lock orders.
 
 #![forbid(unsafe_code)]
 

@@ -41,7 +41,7 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) account: &'a mut Arc<Account>,
     pub(super) identity: &'a mut Identity,
     /// True if the client was authenticated when the turn began.
-    pub(super) was_known: bool,
+    pub(super) was_authenticated: bool,
     pub(super) client: &'a mut Client,
     /// The time of this turn in Unix milliseconds, once it was asked for.
     pub(super) now: Cell<Option<u64>>,
@@ -79,7 +79,7 @@ impl<'c> Commands<'_, 'c> {
     /// Returns whether the connection has switched tenants or authenticated in this turn, which the
     /// next turn must take into account.
     pub(super) fn has_moved(&self) -> bool {
-        !Arc::ptr_eq(self.own, self.account) || self.was_known != self.identity.is_authenticated
+        !Arc::ptr_eq(self.own, self.account) || self.was_authenticated != self.identity.is_authenticated
     }
 
     /// Closes the connection of a client that speaks HTTP, without an answer.

@@ -58,7 +58,7 @@ struct Session<'c> {
     /// Limits have changed, to be applied between requests.
     has_new_limits: bool,
     /// True if the limits are those of an authenticated client.
-    was_known: bool,
+    was_authenticated: bool,
     /// Items that the request at the front waits for.
     bringing: Bringing<'c>,
     /// Push messages to be sent between two replies.
@@ -80,7 +80,7 @@ impl<'c> Session<'c> {
             incoming: None,
             listing: None,
             has_new_limits: false,
-            was_known: false,
+            was_authenticated: false,
             bringing: Bringing::default(),
             pushes: Vec::new(),
         }
@@ -92,8 +92,10 @@ impl<'c> Session<'c> {
         if !self.identity.refresh(users) {
             return false;
         }
-        if std::mem::take(&mut self.has_new_limits) || self.was_known != self.identity.is_authenticated {
-            self.was_known = self.identity.is_authenticated;
+        if std::mem::take(&mut self.has_new_limits)
+            || self.was_authenticated != self.identity.is_authenticated
+        {
+            self.was_authenticated = self.identity.is_authenticated;
             self.parser.set_limits(limits(settings, &self.identity));
         }
         true
@@ -210,7 +212,7 @@ impl<'c> frontend::session::Session<'c> for Session<'c> {
             own: &own,
             directory: directory.as_deref(),
             account: home,
-            was_known: identity.is_authenticated,
+            was_authenticated: identity.is_authenticated,
             identity,
             client,
             now: Cell::new(None),

@@ -7,7 +7,7 @@ use super::commands::Commands;
 use super::writer::{Failure, Outcome};
 use frontend::tracking::Space;
 use protocol::resp::commands::{Category, Spec};
-use tenancy::{Account, Directory, Rejected, Route, Tenant, may_turn_to};
+use tenancy::{Account, Directory, Rejected, Route, Tenant, may_switch_to};
 
 impl Commands<'_, '_> {
     /// Returns the account that a connection has by default: its user's, or else its listener's.
@@ -20,9 +20,9 @@ impl Commands<'_, '_> {
     }
 
     /// Returns whether the connection may switch to the tenant.
-    fn may_turn_to(&self, tenant: &Tenant) -> bool {
+    fn may_switch_to(&self, tenant: &Tenant) -> bool {
         tenant.name == self.home().tenant.name
-            || may_turn_to(&self.identity.user, &self.info.listener.accounts, tenant)
+            || may_switch_to(&self.identity.user, &self.info.listener.accounts, tenant)
     }
 
     /// Switches to the tenant with the database; 0 is the connection's own.
@@ -31,7 +31,7 @@ impl Commands<'_, '_> {
             self.home()
         } else {
             let directory = self.shared.directory();
-            let tenant = directory.with_database(number).filter(|tenant| self.may_turn_to(tenant));
+            let tenant = directory.with_database(number).filter(|tenant| self.may_switch_to(tenant));
             self.info.listener.accounts.account(tenant.ok_or(Failure::BAD_DATABASE)?)
         };
         self.turn_to(account)?;
@@ -114,7 +114,7 @@ impl Commands<'_, '_> {
     /// The databases that the connection may choose, with whose they are, in their order.
     pub(super) fn databases(&self) -> Vec<(u32, Arc<Tenant>)> {
         let mut found = vec![(0, Arc::clone(&self.home().tenant))];
-        for tenant in self.shared.directory().tenants.iter().filter(|tenant| self.may_turn_to(tenant)) {
+        for tenant in self.shared.directory().tenants.iter().filter(|tenant| self.may_switch_to(tenant)) {
             let numbers = tenant.settings().databases;
             found.extend(numbers.into_iter().map(|number| (number, Arc::clone(tenant))));
         }

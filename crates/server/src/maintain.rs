@@ -67,7 +67,7 @@ pub(crate) fn start_toucher(shared: Arc<Shared>) -> Result<Toucher, Error> {
     let mut is_first = true;
     let body = move |shared: &mut Arc<Shared>, is_last: bool| {
         if std::mem::take(&mut is_first)
-            && let Err(error) = base::thread::give_way()
+            && let Err(error) = base::thread::lower_priority()
         {
             tracing::debug!(%error, "Memory is taken ahead while others may want the processor.");
         }

@@ -1,5 +1,5 @@
-//! Memory of the cache: one reserved range of addresses cut into 4 MiB slabs, slabs cut into chunks
-//! of one size class, chunks that hold an item each.
+//! Memory of the cache: one reserved range of addresses cut into 4 MiB slabs, slabs, or runs of
+//! units of split ones, cut into chunks of one size class, chunks that hold an item each.
 //!
 //! - [`arena`]: the reserved range, the table of what each slab holds, and giving slabs back to the
 //!   system;
@@ -11,7 +11,8 @@
 //! - [`onlooker`]: looking into those files while another process has them;
 //! - [`chunks`]: free chunks of one pool and class.
 //!
-//! Nothing here locks or evicts: the engine puts a [`chunks::Chunks`] behind the lock of its class.
+//! Nothing here evicts. Only the arena locks, its lists of free slabs and units; the engine puts a
+//! [`chunks::Chunks`] behind the lock of its class.
 
 pub mod arena;
 pub mod chunks;

@@ -47,5 +47,5 @@ pub use departing::Draining;
 pub use details::{Counts, Details, KeyEffect};
 pub use directory::Directory;
 pub use pause::{Pause, Paused};
-pub use route::{Route, may_turn_to, note_next_account};
+pub use route::{Route, may_switch_to, note_next_account};
 pub use tenant::{Rejected, Spent, Tenant};

@@ -15,7 +15,7 @@ use crate::users::User;
 
 /// Returns whether a client of the listener with these accounts, or its user, may switch to a
 /// tenant that is not its own.
-pub fn may_turn_to(user: &User, accounts: &Accounts, tenant: &Tenant) -> bool {
+pub fn may_switch_to(user: &User, accounts: &Accounts, tenant: &Tenant) -> bool {
     // What a user has been given goes over what a listener has.
     let is_told = !user.tenant.is_empty() || !user.tenants.is_empty();
     names(if is_told { &user.tenants } else { &accounts.tenants }, &tenant.name)
@@ -61,7 +61,7 @@ impl<'a> Route<'a> {
     pub fn tenant(&self, key: &[u8]) -> &Arc<Tenant> {
         let own = &self.own.tenant;
         let is_allowed =
-            |tenant: &Tenant| tenant.name == own.name || may_turn_to(self.user, self.accounts, tenant);
+            |tenant: &Tenant| tenant.name == own.name || may_switch_to(self.user, self.accounts, tenant);
         self.directory.prefixes.tenant(key, is_allowed).unwrap_or(own)
     }
 

@@ -45,10 +45,9 @@ impl Core {
         self.lower_tier.get().is_some_and(|lower| lower.keeps(tag))
     }
 
-    /// Takes an item out of the index that this thread has taken out of sight, with a reference.
-    /// Returns whether it ends without a change of what its key has: it was handed down, as one is
-    /// that is evicted and has not expired, if what is beneath takes it; or its key was written
-    /// since it was claimed, which was a change of its own.
+    /// Unlinks an item that this thread has claimed, with a reference. Returns true if its key
+    /// keeps its value: the secondary cache admitted the item (one that is evicted and has not
+    /// expired), or a write has replaced the item since it was claimed.
     pub(super) fn depart(&self, ptr: ItemPtr, cause: RemovalCause) -> bool {
         let (item, info) = self.arena.item(ptr);
         // SAFETY: this thread holds a reference (invariant 5 of `slab::item`).

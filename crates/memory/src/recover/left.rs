@@ -151,9 +151,11 @@ pub struct Recovered {
     /// evicted as further pools are added, which is not taken off here.
     pub items: u64,
     /// Items that are not, because they, or what is chained to them, were being replaced or
-    /// written, or because their pool had chunks of more than 255 sizes.
+    /// written, because their pool had chunks of more than 255 sizes, or because no class of it
+    /// holds them any more.
     pub dropped: u64,
     /// Memory that the last process had in use and that was given up without a look at its items,
-    /// in bytes: there is less memory now, or the files were damaged or cut short.
+    /// in bytes: there is less memory now, or the files were cut short. Slabs that were damaged, or
+    /// whose pool is not added again, are in none of the three counts.
     pub lost_bytes: u64,
 }

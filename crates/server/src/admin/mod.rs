@@ -56,7 +56,7 @@ impl AdminServer {
         let (changes, changing) = Changes::start().map_err(system)?;
         let body = move || {
             // A scrape of many tenants takes milliseconds.
-            if let Err(error) = base::thread::give_way() {
+            if let Err(error) = base::thread::lower_priority() {
                 tracing::debug!(%error, "The admin server answers while others may want the processor.");
             }
             runtime.block_on(async move {

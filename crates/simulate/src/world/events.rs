@@ -12,7 +12,7 @@ pub(super) enum Event {
     Send { tenant: u32, client: u32 },
     /// A request of an open loop arrives.
     Arrive { tenant: u32 },
-    /// The first before a gate may go.
+    /// The first in a limiter's queue may go.
     LimiterQueue { gate: u32 },
     /// The backend has answered a request.
     Answered { request: u32 },

@@ -9,7 +9,8 @@
 //!
 //! Invariants, checked by `World::validate`:
 //! 1. Caches together may hold no more than all memory, at every moment of a migration too.
-//! 2. Each request under way is at one place: before one gate, at the backend, or waiting for it.
+//! 2. Each request under way is at one place: in one limiter's queue, at the backend, or waiting
+//!    for it.
 
 mod cache;
 mod control;

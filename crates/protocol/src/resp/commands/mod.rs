@@ -6,9 +6,9 @@
 //! of the fuzzer come from the rows; a server dispatches by [`Command`], an enum of enums, so that
 //! a command without a handler does not compile.
 //!
-//! To add a command: its row in the file of its group in `groups/`, its arm in the server, its
-//! test. Flags, categories, key specifications and tips are those that Redis 7.0 has for the
-//! command.
+//! To add a command: its row in the file of its group in `groups/`, its arm in the crate `resp`,
+//! its test (ARCHITECTURE.md). Flags, categories, key specifications and tips are those that Redis
+//! 7.0 has for the command.
 //!
 //! Absences: nothing here executes a command, knows a connection, or allocates, other than for a
 //! requested list of places or names.
