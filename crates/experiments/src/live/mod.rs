@@ -9,4 +9,4 @@ mod tenants;
 use crate::Experiment;
 
 /// The experiments of this family.
-pub const EXPERIMENTS: &[Experiment] = &[tenants::L1];
+pub const EXPERIMENTS: &[Experiment] = &[tenants::L1, tenants::L2];

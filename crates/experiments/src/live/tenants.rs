@@ -1,6 +1,7 @@
-//! L1: P1 with a real server: four unlike tenants, each with a backend of its own, share its
-//! memory.
+//! Four unlike tenants, each with a backend of its own, share the memory of a real server: with
+//! distributions (L1), and with traces (L2). First with equal shares, then with the policy.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -8,61 +9,120 @@ use base::rng::seeded;
 use rand_distr::{Distribution, Zipf};
 use simulate::table::Table;
 use trial::served::Served;
+use workload::trace::{Op, TraceReader};
 
 use super::load::{Keys, Load, Tenant};
 use crate::report::{Chart, Criterion, Report};
 use crate::{Context, Experiment, HOLPACA};
 
-/// Throughput of four tenants in one server, with and without the policy.
+/// P1 with a real server.
 pub(super) const L1: Experiment = Experiment {
     name: "L1",
     paper: HOLPACA,
     figure: "figure 5, synthetic, live",
     title: "the throughput of four unlike tenants of a real server grows as memory moves",
-    run,
+    run: |context| report(context, &SYNTHETIC),
 };
 
-/// Keys of each tenant, and bytes of a value.
-const KEYS: u64 = 200_000;
-const VALUE_BYTES: usize = 1_000;
-/// Exponents of their popularity; 0 = each key is asked for as often.
-const EXPONENTS: [f64; 4] = [1.2, 0.9, 0.6, 0.0];
-const NAMES: [&str; 4] = ["T1", "T2", "T3", "T4"];
-/// Fetches per second of each tenant's backend.
-const BACKEND_PER_SEC: f64 = 2_000.0;
-/// The memory for items that P1 has, and what else the server needs.
-const MEMORY: &str = "90MiB";
+/// The same with tenants that replay traces.
+pub(super) const L2: Experiment = Experiment {
+    name: "L2",
+    paper: HOLPACA,
+    figure: "figure 5, traces, live",
+    title: "the same with traces that have the published curves of Twitter's clusters",
+    run: |context| report(context, &TRACES),
+};
+
+/// Four tenants of one server.
+struct Scene {
+    names: [&'static str; TENANTS],
+    keys: fn(&Context, usize) -> Result<Keys>,
+    /// The memory of the server.
+    memory: &'static str,
+    value_bytes: usize,
+    /// Fetches per second of each tenant's backend: few enough for the load to stay far below what
+    /// the server carries.
+    backend_per_sec: f64,
+}
+
+const TENANTS: usize = 4;
 /// Seconds with equal shares, and with the policy; the last ones of each are measured.
 const EQUAL_SECS: u32 = 60;
 const MOVED_SECS: u32 = 180;
 const MEASURED_SECS: usize = 30;
 
-fn run(context: &mut Context) -> Report {
+/// P1's 80 MB for items, and what else the server needs.
+const SYNTHETIC: Scene = Scene {
+    names: ["T1", "T2", "T3", "T4"],
+    keys: zipf,
+    memory: "90MiB",
+    value_bytes: 1_000,
+    backend_per_sec: 2_000.0,
+};
+/// About a twentieth of what all traces together ask for.
+const TRACES: Scene = Scene {
+    names: ["twlike_c18", "twlike_c19", "twlike_c40", "twlike_c53"],
+    keys: replayed,
+    memory: "128MiB",
+    value_bytes: 4_000,
+    backend_per_sec: 500.0,
+};
+
+/// P1's tenants: 200,000 keys each, with these exponents of popularity; 0 = each key is asked for
+/// as often.
+fn zipf(context: &Context, tenant: usize) -> Result<Keys> {
+    const KEYS: f64 = 200_000.0;
+    const EXPONENTS: [f64; TENANTS] = [1.2, 0.9, 0.6, 0.0];
+    let zipf = Zipf::new(KEYS, EXPONENTS[tenant]).context("a distribution of keys")?;
+    let mut rng = seeded(context.seed(tenant as u64));
+    Ok(Box::new(move || zipf.sample(&mut rng) as u64))
+}
+
+/// The reads of a trace, over and over.
+fn replayed(context: &Context, tenant: usize) -> Result<Keys> {
+    let name = TRACES.names[tenant];
+    let folder = context.traces().context("there are no traces; name their folder with --traces")?;
+    let keys = reads_of(&folder.join(name).join(format!("{name}.csv.zst")))?;
+    let mut next = 0;
+    Ok(Box::new(move || {
+        next = (next + 1) % keys.len();
+        keys[next]
+    }))
+}
+
+fn reads_of(file: &Path) -> Result<Vec<u64>> {
+    let (mut trace, mut keys, mut key) = (TraceReader::open(file)?, Vec::new(), Vec::new());
+    while let Some(request) = trace.next_request()? {
+        if request.op == Op::Get {
+            request.write_key(&mut key);
+            keys.push(base::hash::key_hash(0, &key));
+        }
+    }
+    anyhow::ensure!(!keys.is_empty(), "{} has no reads", file.display());
+    Ok(keys)
+}
+
+fn report(context: &Context, scene: &Scene) -> Report {
     let mut report = Report::new();
-    if let Err(error) = measure(context, &mut report) {
+    if let Err(error) = measure(context, scene, &mut report) {
         report.check(Criterion::holds("it runs", false, format!("{error:#}"), "no error"));
     }
     report
 }
 
-fn config(control: &str) -> String {
-    let tenants: String = NAMES
-        .iter()
-        .map(|name| {
+impl Scene {
+    fn config(&self, control: &str) -> String {
+        let tenants = self.names.map(|name| {
             format!("[[tenant]]\nname = \"{name}\"\n[[listener]]\nname = \"{name}\"\ntenant = \"{name}\"\n")
-        })
-        .collect();
-    // A floor of a tenth of all memory for each of four, as in P1.
-    format!(
-        "memory = \"{MEMORY}\"\nthreads = 1\n[watch]\nhot_keys = 0\ncurve_one_in = 8\n[control]\nmode = \"{control}\"\n\
-         policy = \"exact-throughput\"\nleast_share_percent = 40\n{tenants}"
-    )
-}
-
-fn keys(exponent: f64, seed: u64) -> Result<Keys> {
-    let zipf = Zipf::new(KEYS as f64, exponent).context("a distribution of keys")?;
-    let mut rng = seeded(seed);
-    Ok(Box::new(move || zipf.sample(&mut rng) as u64))
+        });
+        // A floor of a tenth of all memory for each of four, as in P1.
+        format!(
+            "memory = \"{}\"\nthreads = 1\n[watch]\nhot_keys = 0\ncurve_keys = 1024\ncurve_one_in = 8\n[control]\n\
+             mode = \"{control}\"\npolicy = \"exact-throughput\"\nleast_share_percent = 40\n{}",
+            self.memory,
+            tenants.concat()
+        )
+    }
 }
 
 /// Reads and misses per second of each tenant, second by second.
@@ -86,7 +146,7 @@ fn watch(load: &Load, secs: u32, mut done: impl FnMut(u32)) -> Result<Course> {
 /// The mean reads per second of each tenant over the last seconds, and its miss ratio.
 fn last(course: &Course) -> Vec<(f64, f64)> {
     let measured = &course[course.len().saturating_sub(MEASURED_SECS)..];
-    (0..NAMES.len())
+    (0..TENANTS)
         .map(|tenant| {
             let reads: f64 = measured.iter().map(|second| second[tenant].0).sum();
             let misses: f64 = measured.iter().map(|second| second[tenant].1).sum();
@@ -95,25 +155,30 @@ fn last(course: &Course) -> Vec<(f64, f64)> {
         .collect()
 }
 
-fn measure(context: &Context, report: &mut Report) -> Result<()> {
-    let mut served = Served::start(&Served::own_program()?, &config("off"))?;
-    let tenants = NAMES.iter().zip(EXPONENTS).zip(0..).map(|((name, exponent), number)| {
-        let keys = keys(exponent, context.seed(number))?;
-        let tenant = Tenant { name, keys, value_bytes: VALUE_BYTES, backend_per_sec: BACKEND_PER_SEC };
+fn measure(context: &Context, scene: &Scene, report: &mut Report) -> Result<()> {
+    let mut served = Served::start(&Served::own_program()?, &scene.config("off"))?;
+    let tenants = scene.names.iter().zip(0..).map(|(name, number)| {
+        let (keys, backend_per_sec) = ((scene.keys)(context, number)?, scene.backend_per_sec);
+        let tenant = Tenant { name, keys, value_bytes: scene.value_bytes, backend_per_sec };
         Ok((tenant, served.address(name)?))
     });
     let load = Load::start(tenants.collect::<Result<_>>()?)?;
     let all = f64::from(EQUAL_SECS + MOVED_SECS);
     let equal = watch(&load, EQUAL_SECS, |second| context.progress(f64::from(second) / all))?;
-    served.rewrite(&config("on"))?;
+    served.rewrite(&scene.config("on"))?;
     let moved = watch(&load, MOVED_SECS, |second| context.progress(f64::from(EQUAL_SECS + second) / all))?;
     let decisions = served.decisions()?;
     load.stop()?;
-    tell(report, &equal, &moved, &decisions);
+    tell(report, scene, (&equal, &moved), &decisions);
     Ok(())
 }
 
-fn tell(report: &mut Report, equal: &Course, moved: &Course, decisions: &serde_json::Value) {
+fn tell(
+    report: &mut Report,
+    scene: &Scene,
+    (equal, moved): (&Course, &Course),
+    decisions: &serde_json::Value,
+) {
     let (before, after) = (last(equal), last(moved));
     let total = |figures: &[(f64, f64)]| figures.iter().map(|figure| figure.0).sum::<f64>();
     report.check(
@@ -128,9 +193,9 @@ fn tell(report: &mut Report, equal: &Course, moved: &Course, decisions: &serde_j
         let pool = pools.iter().find(|pool| pool["name"] == name);
         pool.and_then(|pool| pool["granted_bytes"].as_f64()).unwrap_or(f64::NAN) / memory
     };
-    let least = NAMES.iter().map(|name| granted(name)).fold(f64::INFINITY, f64::min);
+    let least = scene.names.iter().map(|name| granted(name)).fold(f64::INFINITY, f64::min);
     report.check(Criterion::number("least part of the memory of any", least).at_least(0.0995));
-    let sum: f64 = NAMES.iter().map(|name| granted(name)).sum();
+    let sum: f64 = scene.names.iter().map(|name| granted(name)).sum();
     report.check(Criterion::number("sum of all grants, of the memory", sum).at_most(1.0));
     let error = decisions["prediction_error"].as_f64().unwrap_or(f64::INFINITY);
     let compared = decisions["predictions"].as_f64().unwrap_or(0.0);
@@ -144,7 +209,7 @@ fn tell(report: &mut Report, equal: &Course, moved: &Course, decisions: &serde_j
         "reads per second and miss ratios, with equal shares and with the policy",
         ["tenant", "equal", "moved", "times", "missed, equal", "moved", "memory %"],
     );
-    for (tenant, name) in NAMES.iter().enumerate() {
+    for (tenant, name) in scene.names.iter().enumerate() {
         let ((reads, missed), (reads_moved, missed_moved)) = (before[tenant], after[tenant]);
         table.row([
             (*name).to_owned(),
