@@ -1,10 +1,11 @@
 //! The policy that moves memory between pools: [`millpond::control`].
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use millpond::control::{self, ControlConfig, Rails};
+use millpond::control::{self, ControlConfig, Objective, Rails};
 
-use super::{Auto, Config, ControlMode};
+use super::{Auto, Config, ControlMode, ControlObjective};
 
 settings! {
     /// The policy that moves memory between pools while memory is short: [`millpond::control`].
@@ -18,6 +19,10 @@ settings! {
         /// The policy, by its name (docs/allocation.md): "most-hits" maximises hits per second,
         /// each multiplied by the weight of its tenants.
         online policy: String = ControlConfig::default().policy;
+
+        /// The aim: "hits" (every miss counts alike), or "time" (a miss counts by how long clients
+        /// take to store the key after it, which is learnt, or by `tenant.miss_cost_micros`).
+        online objective: ControlObjective = ControlObjective::Hits;
 
         /// Seconds between two decisions. "auto": 2 while loads change or more is to be moved, up
         /// to 30 while nothing does.
@@ -59,6 +64,11 @@ impl Config {
         let share = |percent: u32| f64::from(percent) / 100.0;
         is_on.then(|| ControlConfig {
             policy: control.policy.clone(),
+            objective: match control.objective {
+                ControlObjective::Hits => Objective::Hits,
+                ControlObjective::Time => Objective::TimeSaved,
+            },
+            miss_costs: self.miss_costs(),
             rails: Rails {
                 least_share: share(control.least_share_percent),
                 most_share: share(control.most_share_percent),
@@ -71,6 +81,18 @@ impl Config {
             // Those of `watch`, within its share of the memory.
             curves: None,
         })
+    }
+
+    /// The configured costs of a miss, by pool; of tenants that share a pool, the highest.
+    fn miss_costs(&self) -> HashMap<String, Duration> {
+        let mut costs: HashMap<String, Duration> = HashMap::new();
+        for tenant in &self.tenants {
+            if let Some(micros) = tenant.miss_cost_micros.set() {
+                let cost = costs.entry(tenant.pool().to_owned()).or_default();
+                *cost = (*cost).max(Duration::from_micros(micros.into()));
+            }
+        }
+        costs
     }
 }
 

@@ -63,7 +63,9 @@ pub use telemetry::Telemetry;
 pub use tenants::TenantSettings;
 pub use tls::{ClientAuth, NO_TLS_KEY, TlsSettings, TlsVersion};
 pub use users::{Secret, UserSettings};
-pub use values::{Address, Auto, Classes, ControlMode, FileMode, Listen, LogLevel, MonitorMode, Protocol};
+pub use values::{
+    Address, Auto, Classes, ControlMode, ControlObjective, FileMode, Listen, LogLevel, MonitorMode, Protocol,
+};
 pub use watch::Watch;
 
 /// The largest cache: the engine's pointers address no more.

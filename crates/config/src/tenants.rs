@@ -34,6 +34,10 @@ settings! {
         /// tenants that want it.
         online weight: u32 = 1, in 1..=100;
 
+        /// The cost of a miss to its clients, in microseconds, for `control.objective = "time"`.
+        /// "auto": learnt, as the time from a miss until the key is stored (docs/control.md).
+        online miss_cost_micros: Auto<u32> = Auto::Auto, in 1..;
+
         /// The databases, from 1, by which SELECT selects it.
         online databases: Vec<u32> = Vec::new();
 

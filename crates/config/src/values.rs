@@ -377,6 +377,16 @@ choices! {
 }
 
 choices! {
+    /// The aim of a policy that moves memory between pools.
+    ControlObjective {
+        /// Misses.
+        Hits = "hits",
+        /// The time that clients wait for misses.
+        Time = "time",
+    }
+}
+
+choices! {
     /// The memory that the memory monitor watches.
     MonitorMode {
         /// None: the monitor is off.

@@ -41,7 +41,7 @@ use latency::Histogram;
 
 pub use changes::{Change, ChangeReader, set_author};
 pub(crate) use curves::Curves;
-pub use curves::{CurveConfig, PoolCurve};
+pub use curves::{CurveConfig, MissCost, PoolCurve};
 pub use events::{
     Event, EventConfig, EventKind, EventReader, EventResult, EventSink, EventStats, EventThread,
 };
@@ -349,6 +349,7 @@ impl Core {
             let is_miss = pool.keyspace == 0 && !replaced;
             let kind = if is_miss { Kind::Read } else { Kind::Write };
             pool.curves.note(hash, new.chunk_bytes(), kind);
+            pool.curves.note_cost(hash, self.clock.monotonic_nanos(), true);
         }
     }
 
@@ -388,7 +389,10 @@ impl Core {
         {
             match found {
                 Some(found) => pool.curves.note(hash, found.chunk_bytes(), Kind::Read),
-                None => pool.curves.note(hash, 0, Kind::Lookup),
+                None => {
+                    pool.curves.note(hash, 0, Kind::Lookup);
+                    pool.curves.note_cost(hash, self.clock.monotonic_nanos(), false);
+                }
             }
         }
         if wanted.event() {

@@ -48,12 +48,27 @@ const NEAR_PART: u64 = 16;
 /// The smallest move that is told, in bytes.
 const LEAST_MOVE: u64 = 64 << 10;
 
+/// The aim of policies that save misses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Objective {
+    /// Misses, each worth as much as any other of a pool of the same weight.
+    #[default]
+    Hits,
+    /// The time that clients wait for misses: a pool's misses count by what one costs
+    /// ([`MissCost`](memory::watch::MissCost), or [`ControlConfig::miss_costs`]).
+    TimeSaved,
+}
+
 /// The settings of a [`Controller`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControlConfig {
     /// The policy, by its name in [`allocate::registry`]. Default `most-hits`: most hits per
     /// second, each times the pool's weight, by the curves as they are.
     pub policy: String,
+    /// The aim of policies that save misses. Default hits.
+    pub objective: Objective,
+    /// The costs of a miss of pools, by name, in place of the learnt ones. Default none.
+    pub miss_costs: HashMap<String, Duration>,
     /// The rails. Default: a pool keeps at least a tenth of an equal share, at most a tenth of all
     /// memory moves in a round, and a policy that is to save misses moves nothing for less than 1 %
     /// of them. The hysteresis of other policies is not used, as their aims cannot be measured
@@ -77,6 +92,8 @@ impl Default for ControlConfig {
             Rails { least_share: 0.1, step: 0.1, smoothing: 0.3, hysteresis: 0.01, ..Rails::default() };
         Self {
             policy: "most-hits".to_owned(),
+            objective: Objective::default(),
+            miss_costs: HashMap::new(),
             rails,
             period: None,
             dry_run: false,
@@ -104,6 +121,8 @@ impl Default for ControlConfig {
 /// ```
 pub struct Controller {
     policy: Guarded<Registered>,
+    objective: Objective,
+    miss_costs: HashMap<String, Duration>,
     period: Option<Duration>,
     interval: Interval,
     dry_run: bool,
@@ -190,6 +209,8 @@ pub struct PoolRound {
     /// prediction, or the pool had not the memory that it was for: because it still fills, or uses
     /// what others do not.
     pub predicted: Option<f64>,
+    /// The mean cost of a miss, as configured or learnt; `None` if it is neither.
+    pub miss_cost: Option<Duration>,
     /// The miss ratio that is predicted for its grant. `None`: its curve is not known yet.
     pub expected: Option<f64>,
 }
@@ -217,6 +238,8 @@ impl Controller {
         let tempo = Tempo { shortest_secs: 2.0, ..Tempo::default() };
         Ok(Self {
             policy: Guarded::new(entry.registered(), rails),
+            objective: config.objective,
+            miss_costs: config.miss_costs,
             period: config.period,
             interval: Interval::new(tempo),
             dry_run: config.dry_run,
@@ -236,7 +259,10 @@ impl Controller {
         let now = cache.clock().monotonic_nanos();
         let secs = self.last_nanos.map_or(0.0, |last| now.saturating_sub(last) as f64 / 1e9);
         let pools: Vec<PoolStats> = cache.stats().pools.into_iter().filter(|pool| !pool.is_leaving).collect();
-        let seen = self.look(cache, &pools, secs)?;
+        let mut seen = self.look(cache, &pools, secs)?;
+        if self.objective == Objective::TimeSaved {
+            look::weigh_by_cost(&mut seen);
+        }
         // What curves take is not there to be granted.
         let memory = to_grant(cache);
         let in_use: u64 = pools.iter().map(|pool| pool.slab_bytes).sum();
@@ -306,6 +332,7 @@ impl Controller {
                 granted_bytes,
                 reads_per_sec: seen.pool.request_rate,
                 missed: seen.missed,
+                miss_cost: seen.miss_cost,
                 predicted: last.and_then(|last| last.prediction(pool.slab_bytes)),
                 expected: seen.expected(last.map(|last| last.slab_bytes), granted_bytes),
             }

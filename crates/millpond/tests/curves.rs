@@ -351,3 +351,26 @@ fn curves_leave_a_quarter_of_the_memory_to_items() {
         cache.put(cache.allocate(pool, &key.to_le_bytes(), 100, &ItemOptions::default()).expect("room"));
     }
 }
+
+/// A client that stores a key some time after it missed it, as one does that fetches it.
+#[test]
+fn the_cost_of_a_miss_is_the_time_until_the_key_is_stored() {
+    let clock = Clock::manual(1_000);
+    let (cache, pool) = cache(&clock, true);
+    cache.set_curve(pool, Some(whole())).expect("there is room");
+    let keys = cache.keys(pool);
+    let learnt = || cache.curve(pool).expect("there is a pool").expect("it is learnt").miss_cost;
+    assert_eq!(learnt(), None);
+    for key in 0..500_u64 {
+        let key = key.to_le_bytes();
+        assert!(keys.find(&key).is_none());
+        clock.advance(Duration::from_millis(3));
+        cache.put(cache.allocate(pool, &key, 100, &ItemOptions::default()).expect("there is room"));
+        // A write of a key that was not missed says nothing.
+        clock.advance(Duration::from_millis(50));
+        cache.put(cache.allocate(pool, &key, 100, &ItemOptions::default()).expect("there is room"));
+    }
+    let cost = learnt().expect("it was learnt");
+    assert_eq!((cost.samples, cost.mean), (500, Duration::from_millis(3)));
+    assert!(cost.p99 >= cost.mean && cost.p99 < cost.mean * 5 / 4, "{cost:?}");
+}

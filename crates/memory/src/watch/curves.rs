@@ -19,6 +19,7 @@
 //!
 //! Sizes are those of chunks: what an item takes of a pool's memory.
 
+mod cost;
 mod switch;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -27,6 +28,9 @@ use std::time::Duration;
 use curve::sample::place;
 use curve::{Access, Estimator, Kind, MissRatioCurve, Shards, Unit};
 use parking_lot::Mutex;
+
+use self::cost::Costs;
+pub use self::cost::MissCost;
 
 use crate::error::{Error, ErrorKind};
 
@@ -102,6 +106,8 @@ pub struct PoolCurve {
     pub lost: u64,
     /// Memory that learning takes, in bytes.
     pub bytes: usize,
+    /// The cost of a miss; `None` if no followed key was stored after a miss yet.
+    pub miss_cost: Option<MissCost>,
 }
 
 impl PoolCurve {
@@ -133,6 +139,8 @@ pub(crate) struct Curves {
     below: AtomicU32,
     buffer: Mutex<Vec<Access>>,
     learner: Mutex<Option<Box<Learner>>>,
+    /// Missed keys that are followed, and how long they take.
+    costs: Mutex<Option<Box<Costs>>>,
     lost: AtomicU64,
 }
 
@@ -164,6 +172,19 @@ impl Curves {
         self.learn(learner, full);
     }
 
+    /// Notes that a followed key was missed, or stored. Samples are lost while another thread notes
+    /// one.
+    pub(crate) fn note_cost(&self, hash: u64, now_nanos: u64, is_stored: bool) {
+        if place(hash) >= self.below.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(mut costs) = self.costs.try_lock()
+            && let Some(costs) = &mut *costs
+        {
+            if is_stored { costs.stored(hash, now_nanos) } else { costs.missed(hash, now_nanos) }
+        }
+    }
+
     fn learn(&self, learner: &mut Learner, mut accesses: Vec<Access>) {
         learner.shards.record_all(&accesses);
         learner.recorded += accesses.iter().filter(|access| access.kind.counts()).count() as u64;
@@ -191,13 +212,14 @@ impl Curves {
 
 impl Learner {
     fn bytes_for(config: &CurveConfig) -> u64 {
-        let buffers = 2 * BUFFER * size_of::<Access>() + size_of::<Self>();
+        let buffers = 2 * BUFFER * size_of::<Access>() + size_of::<Self>() + size_of::<Costs>();
         (buffers + Shards::bytes_for(config.keys)) as u64
     }
 
     /// Tells the estimator how many reads there were besides those that it was handed, and ages it
     /// when its time has come.
-    fn catch_up(&mut self, pool_reads: u64, now_secs: u32) {
+    /// Returns how often it was aged.
+    fn catch_up(&mut self, pool_reads: u64, now_secs: u32) -> u32 {
         // By sums from the beginning on: a read that another thread has counted and not handed over
         // yet, or the other way round, is made up for the next time.
         let besides = pool_reads.saturating_sub(self.reads_before).saturating_sub(self.recorded);
@@ -210,5 +232,6 @@ impl Learner {
         }
         self.aged_at_secs =
             if halvings > 32 { now_secs } else { self.aged_at_secs + halvings * self.half_life_secs };
+        halvings.min(32)
     }
 }

@@ -1,5 +1,7 @@
 //! A live cache as a policy sees it.
 
+use std::time::Duration;
+
 use allocate::{Grant, Outcome, Pool, View, partition};
 use curve::{MissRatioCurve, Unit};
 use memory::watch::{CurveConfig, PoolCurve};
@@ -28,6 +30,8 @@ pub(super) struct Seen {
     pub(super) pool: Pool,
     /// The counts now.
     pub(super) counts: Counts,
+    /// The mean cost of a miss, if it is known.
+    pub(super) miss_cost: Option<Duration>,
     /// The miss ratio, if there were reads enough and the misses are known.
     pub(super) missed: Option<f64>,
     reads: u64,
@@ -116,7 +120,9 @@ impl Controller {
         seen.weight = f64::from(pool.weight.max(1));
         seen.request_rate = if secs > 0.0 { reads as f64 / secs } else { 0.0 };
         let missed = (pool.has_own_keys && reads >= LEAST_READS).then(|| misses as f64 / reads as f64);
-        Ok(Seen { pool: seen, counts, missed, reads, is_learnt: learnt.is_some(), is_known })
+        let cost_learnt = || Some(learnt.as_ref()?.miss_cost?.mean);
+        let miss_cost = self.miss_costs.get(&pool.name).copied().or_else(cost_learnt);
+        Ok(Seen { pool: seen, counts, miss_cost, missed, reads, is_learnt: learnt.is_some(), is_known })
     }
 }
 
@@ -139,6 +145,22 @@ fn curve(
         Ok(()) => cache.curve(pool).or_else(absent),
         Err(error) if matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::NoSuchPool) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// Has a pool's misses count by what one costs, relative to the mean cost over all misses. A pool
+/// of which no cost is known counts as if one cost the mean.
+pub(super) fn weigh_by_cost(seen: &mut [Seen]) {
+    let known = seen.iter().filter_map(|seen| {
+        let misses = seen.missed.unwrap_or(1.0) * seen.reads as f64;
+        Some((misses, misses * seen.miss_cost?.as_secs_f64()))
+    });
+    let (misses, secs) = known.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+    if misses <= 0.0 || secs <= 0.0 {
+        return;
+    }
+    for seen in seen {
+        seen.pool.weight *= seen.miss_cost.map_or(1.0, |cost| cost.as_secs_f64() * misses / secs);
     }
 }
 

@@ -118,6 +118,14 @@ pub(super) fn curves(shared: &Shared) -> Value {
                 "samples": learnt.samples,
                 "lost": learnt.lost,
                 "bytes": learnt.bytes,
+                "miss_cost": learnt.miss_cost.map(|cost| {
+                    json!({
+                        "samples": cost.samples,
+                        "mean_secs": cost.mean.as_secs_f64(),
+                        "p50_secs": cost.p50.as_secs_f64(),
+                        "p99_secs": cost.p99.as_secs_f64(),
+                    })
+                }),
             })
         });
         (pool.name.clone(), shown)

@@ -60,6 +60,7 @@ impl Cache {
         });
         let curves = &found.curves;
         let before = std::mem::replace(&mut *curves.learner.lock(), learner);
+        *curves.costs.lock() = config.map(|_| Box::default());
         *curves.buffer.lock() = Vec::with_capacity(if config.is_some() { BUFFER } else { 0 });
         curves.lost.store(0, Ordering::Relaxed);
         curves.below.store(config.map_or(0, |config| threshold(config.rate)), Ordering::Relaxed);
@@ -118,6 +119,7 @@ impl Cache {
             samples: learner.recorded,
             lost: curves.lost.load(Ordering::Relaxed),
             bytes: learner.charged as usize,
+            miss_cost: curves.costs.lock().as_ref().and_then(|costs| costs.cost()),
         }))
     }
 }
@@ -156,7 +158,10 @@ impl Core {
     fn catch_up(&self, pool: &Pool, learner: &mut Learner) {
         let reads = self.reads_of(pool);
         pool.curves.drain(learner);
-        learner.catch_up(reads, self.now());
+        let halvings = learner.catch_up(reads, self.now());
+        if let Some(costs) = pool.curves.costs.lock().as_deref_mut() {
+            (0..halvings).for_each(|_| costs.age());
+        }
         pool.curves.below.store(learner.shards.threshold(), Ordering::Relaxed);
     }
 
