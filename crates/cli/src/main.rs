@@ -34,6 +34,11 @@ enum Command {
     /// port that another program uses is skipped, as long as one port for clients is free. SIGHUP
     /// re-reads the configuration, and changes what can change while serving.
     Serve(flags::ServeArguments),
+    /// Show memory move between three tenants of a server under load, and why.
+    ///
+    /// Starts a server on free ports with three tenants of different appetite, prints the address
+    /// of its web page, and each move of memory with its reason, until Ctrl-C.
+    Demo(trial::command::demo::DemoArgs),
     /// Drive a cache with load, replay a trace through one, or generate a trace.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -111,11 +116,12 @@ impl Command {
     /// reader of its output has exited, as `head` does.
     fn only_prints(&self) -> bool {
         match self {
-            Self::Experiment(_) | Self::Simulate(_) | Self::Curve(_) | Self::Inspect(_) => true,
+            Self::Experiment(command) => !command.is_live(),
+            Self::Simulate(_) | Self::Curve(_) | Self::Inspect(_) => true,
             Self::Completions { .. } | Self::Man { .. } | Self::HashPassword | Self::Version => true,
             Self::Config(ConfigCommand::Check(_) | ConfigCommand::Print { .. }) => true,
             Self::Bench(command) => command.only_prints(),
-            Self::Serve(_) | Self::Config(_) | Self::Top(_) => false,
+            Self::Serve(_) | Self::Demo(_) | Self::Config(_) | Self::Top(_) => false,
             Self::Tenant(_) | Self::Health(_) => false,
         }
     }
@@ -139,6 +145,9 @@ fn main() -> ExitCode {
         }
         // Every cause in the chain, on one line.
         Command::Bench(command) => command.execute(),
+        Command::Demo(args) => {
+            trial::command::demo::execute(&args, &mut std::io::stdout().lock()).map_err(|e| format!("{e:#}"))
+        }
         Command::Experiment(command) => experiments::command::execute(&command).map_err(|e| format!("{e:#}")),
         Command::Simulate(arguments) => simulate::command::simulate(&arguments).map_err(|e| format!("{e:#}")),
         Command::Curve(args) => ::bench::command::curve::execute(&args, &mut std::io::stdout().lock())

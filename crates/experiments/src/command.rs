@@ -26,6 +26,13 @@ pub enum ExperimentCommand {
     Run(RunArgs),
 }
 
+impl ExperimentCommand {
+    /// Returns whether it runs real servers.
+    pub fn is_live(&self) -> bool {
+        matches!(self, Self::Run(args) if args.live)
+    }
+}
+
 /// Flags of `millpond experiment run`.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {

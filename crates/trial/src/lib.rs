@@ -13,13 +13,17 @@
 //! | [`mod@check`] | consistency: threads whose answers are compared with histories |
 //! | [`mod@soak`] | a mixed load for hours while tenants, limits and processes change |
 //! | [`attacks`] | attacks on a server, and their effect on another tenant |
+//! | [`lookaside`] | tenants that read through a cache from backends of limited rate |
+//! | [`demo`] | three tenants of one server, and the memory that moves between them |
 //! | [`served`] | a server as a child process, for trials and tests |
-//! | [`command`] | `millpond bench check`, `soak` and `attack` |
+//! | [`command`] | `millpond bench check`, `soak` and `attack`; `millpond demo` |
 
 #![forbid(unsafe_code)]
 
 pub mod attacks;
 pub mod check;
 pub mod command;
+pub mod demo;
+pub mod lookaside;
 pub mod served;
 pub mod soak;

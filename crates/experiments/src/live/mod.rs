@@ -3,7 +3,6 @@
 //! These run in real time, on the clock of a machine that others may share, so they are not among
 //! `all`: `millpond experiment run --live` runs them. Figures are ratios within one run.
 
-mod load;
 mod tenants;
 
 use crate::Experiment;

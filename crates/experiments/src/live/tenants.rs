@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result};
 use base::rng::seeded;
 use rand_distr::{Distribution, Zipf};
 use simulate::table::Table;
+use trial::lookaside::{Keys, Load, Tenant};
 use trial::served::Served;
 use workload::trace::{Op, TraceReader};
 
-use super::load::{Keys, Load, Tenant};
 use crate::report::{Chart, Criterion, Report};
 use crate::{Context, Experiment, HOLPACA};
 

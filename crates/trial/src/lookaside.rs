@@ -21,35 +21,35 @@ const BATCH: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The keys that a tenant asks for, one after the other.
-pub(super) type Keys = Box<dyn FnMut() -> u64 + Send>;
+pub type Keys = Box<dyn FnMut() -> u64 + Send>;
 
 /// A tenant.
-pub(super) struct Tenant {
+pub struct Tenant {
     /// The name, which is that of its listener too.
-    pub(super) name: &'static str,
-    pub(super) keys: Keys,
+    pub name: &'static str,
+    /// Its keys.
+    pub keys: Keys,
     /// Size of its values, in bytes.
-    pub(super) value_bytes: usize,
+    pub value_bytes: usize,
     /// Fetches per second that its backend carries.
-    pub(super) backend_per_sec: f64,
+    pub backend_per_sec: f64,
 }
 
 /// Reads and misses of a tenant so far.
 #[derive(Default)]
-pub(super) struct Counts {
+struct Counts {
     reads: AtomicU64,
     misses: AtomicU64,
 }
 
 impl Counts {
-    /// Reads and misses so far.
-    pub(super) fn now(&self) -> (u64, u64) {
+    fn now(&self) -> (u64, u64) {
         (self.reads.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 }
 
 /// The running load; ends when it is dropped.
-pub(super) struct Load {
+pub struct Load {
     stop: Arc<AtomicBool>,
     counts: Vec<Arc<Counts>>,
     threads: Vec<JoinHandle<Result<()>>>,
@@ -60,7 +60,7 @@ impl Load {
     ///
     /// # Errors
     /// If a server cannot be reached, or the system refuses a thread.
-    pub(super) fn start(tenants: Vec<(Tenant, SocketAddr)>) -> Result<Self> {
+    pub fn start(tenants: Vec<(Tenant, SocketAddr)>) -> Result<Self> {
         let mut load = Self { stop: Arc::default(), counts: Vec::new(), threads: Vec::new() };
         for (tenant, address) in tenants {
             let stream = TcpStream::connect(address).context("connecting to the server")?;
@@ -78,7 +78,7 @@ impl Load {
     ///
     /// # Errors
     /// If a tenant has ended, which none does by itself but for an error.
-    pub(super) fn counts(&self) -> Result<Vec<(u64, u64)>> {
+    pub fn counts(&self) -> Result<Vec<(u64, u64)>> {
         if self.threads.iter().any(JoinHandle::is_finished) {
             bail!("a tenant's connection has ended");
         }
@@ -89,7 +89,7 @@ impl Load {
     ///
     /// # Errors
     /// The first error of a tenant.
-    pub(super) fn stop(mut self) -> Result<()> {
+    pub fn stop(mut self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         for thread in std::mem::take(&mut self.threads) {
             thread.join().unwrap_or_else(|_| bail!("a tenant has panicked"))?;

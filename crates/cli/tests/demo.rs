@@ -1,0 +1,25 @@
+//! `millpond demo` as a newcomer runs it, for a few seconds.
+
+use std::process::Command;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_millpond");
+
+#[test]
+fn the_demo_serves_three_tenants_and_says_where_to_look() {
+    let output = Command::new(BINARY).args(["demo", "--duration", "12s"]).output().expect("the binary runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    for part in ["shop ", "login ", "crawler ", "Live: http://127.0.0.1:", "/decisions.json", " % hits"] {
+        assert!(text.contains(part), "no `{part}` in {text}");
+    }
+    let figures = text.lines().find(|line| line.contains("reads/s")).expect("a line with figures");
+    assert!(!figures.contains(" 0 reads/s"), "{figures}");
+}
+
+#[test]
+fn too_little_memory_is_refused_with_the_least() {
+    let output = Command::new(BINARY).args(["demo", "--memory", "8MiB"]).output().expect("the binary runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(text.contains("--memory: 8MiB is too little; give at least 64MiB"), "{text}");
+}
