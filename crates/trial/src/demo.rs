@@ -27,6 +27,8 @@ use crate::served::Served;
 const VALUE_BYTES: usize = 1_000;
 /// Fetches per second of each tenant's backend.
 const BACKEND_PER_SEC: f64 = 2_000.0;
+/// Most reads per second of each tenant, so that the demonstration leaves processors to others.
+const READS_PER_SEC: u32 = 20_000;
 /// Interval between two looks at the server.
 const LOOK: Duration = Duration::from_secs(1);
 /// Seconds between two lines with hit ratios.
@@ -88,7 +90,7 @@ fn about(name: &str) -> &'static str {
 
 fn config(memory: ByteSize) -> String {
     let tenants = NAMES.map(|name| {
-        format!("[[tenant]]\nname = \"{name}\"\n[[listener]]\nname = \"{name}\"\ntenant = \"{name}\"\n")
+        format!("[[tenant]]\nname = \"{name}\"\noperations_per_sec = {READS_PER_SEC}\n[[listener]]\nname = \"{name}\"\ntenant = \"{name}\"\n")
     });
     format!(
         "memory = \"{memory}\"\nthreads = 1\n[watch]\ncurve_keys = 1024\ncurve_one_in = 8\n{}",
