@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millpond::control::{self, ControlConfig, Objective, Rails};
 
-use super::{Auto, Config, ControlMode, ControlObjective};
+use super::{Auto, Config, ControlMode, ControlObjective, TenantSettings};
 
 settings! {
     /// The policy that moves memory between pools while memory is short: [`millpond::control`].
@@ -69,6 +69,8 @@ impl Config {
                 ControlObjective::Time => Objective::TimeSaved,
             },
             miss_costs: self.miss_costs(),
+            promises: self.sums(|tenant| tenant.min_operations_per_sec),
+            backends: self.sums(|tenant| tenant.backend_per_sec),
             rails: Rails {
                 least_share: share(control.least_share_percent),
                 most_share: share(control.most_share_percent),
@@ -81,6 +83,15 @@ impl Config {
             // Those of `watch`, within its share of the memory.
             curves: None,
         })
+    }
+
+    /// A rate of tenants, by pool: what all of each have together. Without those that have none.
+    fn sums(&self, of: impl Fn(&TenantSettings) -> u64) -> HashMap<String, f64> {
+        let mut sums: HashMap<String, f64> = HashMap::new();
+        for tenant in self.tenants.iter().filter(|tenant| of(tenant) > 0) {
+            *sums.entry(tenant.pool().to_owned()).or_default() += of(tenant) as f64;
+        }
+        sums
     }
 
     /// The configured costs of a miss, by pool; of tenants that share a pool, the highest.
@@ -96,10 +107,20 @@ impl Config {
     }
 }
 
-/// Reports a policy that does not exist, and control without curves.
+/// Reports a policy that does not exist, promises beyond what is allowed, and control without
+/// curves.
 pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
     if let Err(error) = control::check_policy(&config.control.policy) {
         problems.push(format!("control.policy: {error}"));
+    }
+    for tenant in &config.tenants {
+        let (least, most) = (tenant.min_operations_per_sec, tenant.operations_per_sec);
+        if most > 0 && least > most {
+            problems.push(format!(
+                "tenant.{}.min_operations_per_sec: {least} is more than the {most} that operations_per_sec allows",
+                tenant.name
+            ));
+        }
     }
     let wants = matches!(config.control.mode, ControlMode::On | ControlMode::DryRun);
     if wants && config.watch.curve_keys == 0 {

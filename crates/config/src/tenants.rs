@@ -53,6 +53,14 @@ settings! {
         /// its clients wait; nothing is rejected. 0: no limit.
         online operations_per_sec: u64 = 0;
 
+        /// Requests per second that it is promised, for a `control.policy` that knows promises
+        /// (docs/control.md): such a policy gives it the memory with which its backend can carry
+        /// them. 0: no promise.
+        online min_operations_per_sec: u64 = 0;
+
+        /// Misses per second that its backend carries, for such a policy. 0: those that it has now.
+        online backend_per_sec: u64 = 0;
+
         /// Most bytes received from its clients per second. 0: no limit.
         online in_bytes_per_sec: ByteSize = ByteSize::new(0);
 

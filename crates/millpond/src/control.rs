@@ -69,6 +69,13 @@ pub struct ControlConfig {
     pub objective: Objective,
     /// The costs of a miss of pools, by name, in place of the learnt ones. Default none.
     pub miss_costs: HashMap<String, Duration>,
+    /// The requests per second that pools are promised, by name, for policies that know promises
+    /// (`exact-throughput`, `holpaca`, `holpaca-exact`). Such a policy takes a pool's throughput to
+    /// be limited by its backend, so that it grows as its miss ratio falls. Default none.
+    pub promises: HashMap<String, f64>,
+    /// The misses per second that the backends of pools carry, by name, for the same policies.
+    /// Default: those that each pool has.
+    pub backends: HashMap<String, f64>,
     /// The rails. Default: a pool keeps at least a tenth of an equal share, at most a tenth of all
     /// memory moves in a round, and a policy that is to save misses moves nothing for less than 1 %
     /// of them. The hysteresis of other policies is not used, as their aims cannot be measured
@@ -94,6 +101,8 @@ impl Default for ControlConfig {
             policy: "most-hits".to_owned(),
             objective: Objective::default(),
             miss_costs: HashMap::new(),
+            promises: HashMap::new(),
+            backends: HashMap::new(),
             rails,
             period: None,
             dry_run: false,
@@ -123,6 +132,10 @@ pub struct Controller {
     policy: Guarded<Registered>,
     objective: Objective,
     miss_costs: HashMap<String, Duration>,
+    promises: HashMap<String, f64>,
+    backends: HashMap<String, f64>,
+    /// True if the policy asks what backends carry.
+    asks_for_backends: bool,
     period: Option<Duration>,
     interval: Interval,
     dry_run: bool,
@@ -137,6 +150,10 @@ pub struct Controller {
 /// A pool at the last round.
 struct Last {
     counts: Counts,
+    /// Misses per second, smoothed.
+    backend_per_sec: f64,
+    /// The memory that LRU would need to miss as little, for each byte of the pool, smoothed.
+    benefit: f64,
     slab_bytes: u64,
     /// Its grant, and the miss ratio that was predicted for that; `None` if nothing was.
     promised: Option<(u64, f64)>,
@@ -203,6 +220,8 @@ pub struct PoolRound {
     pub granted_bytes: u64,
     /// Reads per second since the last round.
     pub reads_per_sec: f64,
+    /// The requests per second that it is promised; 0 = none.
+    pub promised_per_sec: f64,
     /// The miss ratio since the last round. `None`: there were fewer than 100 reads.
     pub missed: Option<f64>,
     /// The miss ratio that the last round predicted for the time since. `None`: there was no
@@ -240,6 +259,9 @@ impl Controller {
             policy: Guarded::new(entry.registered(), rails),
             objective: config.objective,
             miss_costs: config.miss_costs,
+            promises: config.promises,
+            backends: config.backends,
+            asks_for_backends: entry.aim == Some(Aim::Throughput),
             period: config.period,
             interval: Interval::new(tempo),
             dry_run: config.dry_run,
@@ -267,6 +289,9 @@ impl Controller {
         let memory = to_grant(cache);
         let in_use: u64 = pools.iter().map(|pool| pool.slab_bytes).sum();
         let (mut view, mut unmet) = look::view(&seen, memory, secs, self.policy.rails.least_share);
+        if self.asks_for_backends {
+            look::add_backends(&mut view, &seen);
+        }
         if self.goes_by_curves {
             unmet.extend(look::pin_unknown(&mut view, &seen));
         }
@@ -331,6 +356,7 @@ impl Controller {
                 before_bytes,
                 granted_bytes,
                 reads_per_sec: seen.pool.request_rate,
+                promised_per_sec: seen.pool.min_request_rate,
                 missed: seen.missed,
                 miss_cost: seen.miss_cost,
                 predicted: last.and_then(|last| last.prediction(pool.slab_bytes)),
@@ -345,7 +371,8 @@ impl Controller {
         let last = pools.iter().zip(seen).zip(told).map(|((pool, seen), told)| {
             let promised = told.expected.filter(|_| is_decided && !self.dry_run);
             let promised = promised.map(|expected| (told.granted_bytes, expected));
-            (pool.id, Last { counts: seen.counts, slab_bytes: pool.slab_bytes, promised })
+            let Seen { counts, backend_per_sec, benefit, .. } = *seen;
+            (pool.id, Last { counts, backend_per_sec, benefit, slab_bytes: pool.slab_bytes, promised })
         });
         self.last = last.collect();
     }

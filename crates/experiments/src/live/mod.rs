@@ -8,4 +8,4 @@ mod tenants;
 use crate::Experiment;
 
 /// The experiments of this family.
-pub const EXPERIMENTS: &[Experiment] = &[tenants::L1, tenants::L2];
+pub const EXPERIMENTS: &[Experiment] = &[tenants::L1, tenants::L2, tenants::L3];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use allocate::{Grant, Outcome, Pool, View, partition};
+use allocate::{Demand, Grant, Outcome, Pool, Resource, View, partition};
 use curve::{MissRatioCurve, Unit};
 use memory::watch::{CurveConfig, PoolCurve};
 use memory::{ByteSize, Cache, Error, ErrorKind, PoolId, PoolStats};
@@ -16,6 +16,12 @@ const LEAST_SAMPLES: u64 = 100;
 /// A pool with fewer than one read in this many of all may lose memory without a curve.
 const FEW_READS: u64 = 100;
 
+/// The weight of former measurements against those since the last round.
+const SMOOTHING: f64 = 0.3;
+/// Measured miss ratios closer to the curve than this need no other curve.
+const TOLERANCE: f64 = 0.01;
+/// The most that a policy's memory is worth of LRU's, or LRU's of a policy's.
+const MOST_BENEFIT: f64 = 4.0;
 /// The curves that a controller begins to learn take at most one byte in this many of the memory.
 pub(super) const CURVES_PART: u64 = 32;
 /// About what a curve takes, and each key that it follows, in bytes.
@@ -30,6 +36,10 @@ pub(super) struct Seen {
     pub(super) pool: Pool,
     /// The counts now.
     pub(super) counts: Counts,
+    /// The misses per second that its backend carries: as configured, or those that it had lately.
+    pub(super) backend_per_sec: f64,
+    /// The memory that LRU would need to miss as little, for each byte of the pool.
+    pub(super) benefit: f64,
     /// The mean cost of a miss, if it is known.
     pub(super) miss_cost: Option<Duration>,
     /// The miss ratio, if there were reads enough and the misses are known.
@@ -106,23 +116,49 @@ impl Controller {
     ) -> Result<Seen, Error> {
         let learnt = curve(cache, pool.id, curves)?;
         let is_known = learnt.as_ref().is_some_and(|learnt| learnt.samples >= LEAST_SAMPLES);
+        let counts = Counts::of(pool);
+        let last = self.last.get(&pool.id);
+        let (reads, misses) = last.map_or((0, 0), |last| counts.since(last.counts));
+        let missed = (pool.has_own_keys && reads >= LEAST_READS).then(|| misses as f64 / reads as f64);
+        let mut benefit = last.map_or(1.0, |last| last.benefit);
         let curve = match &learnt {
-            Some(learnt) if is_known => in_slabs(learnt, pool.slab_bytes),
+            Some(learnt) if is_known => {
+                let learnt = in_slabs(learnt, pool.slab_bytes);
+                if let Some((missed, last)) = missed.zip(last) {
+                    let had = u64::midpoint(last.slab_bytes, pool.slab_bytes);
+                    benefit =
+                        SMOOTHING * benefit + (1.0 - SMOOTHING) * benefit_over_lru(&learnt, had, missed);
+                }
+                learnt.scaled(Unit::Bytes, 1.0 / benefit)
+            }
             // Nothing is known to be gained by more memory.
             _ => MissRatioCurve::uniform(Unit::Bytes, 1),
         };
-        let counts = Counts::of(pool);
-        let (reads, misses) = self.last.get(&pool.id).map_or((0, 0), |last| counts.since(last.counts));
         let mut seen = Pool::new(pool.name.clone(), curve, pool.granted_bytes.unwrap_or(pool.slab_bytes));
         seen.used = pool.slab_bytes;
         seen.floor = pool.reserve_bytes;
         seen.ceiling = pool.limit_bytes.unwrap_or(u64::MAX).max(seen.floor);
         seen.weight = f64::from(pool.weight.max(1));
         seen.request_rate = if secs > 0.0 { reads as f64 / secs } else { 0.0 };
-        let missed = (pool.has_own_keys && reads >= LEAST_READS).then(|| misses as f64 / reads as f64);
+        seen.min_request_rate = self.promises.get(&pool.name).copied().unwrap_or(0.0);
+        let backend_per_sec = self.backends.get(&pool.name).copied().unwrap_or_else(|| {
+            let now = if secs > 0.0 { misses as f64 / secs } else { 0.0 };
+            let before = self.last.get(&pool.id).map_or(now, |last| last.backend_per_sec);
+            now + SMOOTHING * (before - now)
+        });
         let cost_learnt = || Some(learnt.as_ref()?.miss_cost?.mean);
         let miss_cost = self.miss_costs.get(&pool.name).copied().or_else(cost_learnt);
-        Ok(Seen { pool: seen, counts, miss_cost, missed, reads, is_learnt: learnt.is_some(), is_known })
+        Ok(Seen {
+            pool: seen,
+            counts,
+            backend_per_sec,
+            benefit,
+            miss_cost,
+            missed,
+            reads,
+            is_learnt: learnt.is_some(),
+            is_known,
+        })
     }
 }
 
@@ -189,6 +225,16 @@ pub(super) fn view(seen: &[Seen], memory: u64, secs: f64, least_share: f64) -> (
     (view, unmet)
 }
 
+/// Adds what the backends carry: a miss needs a unit of its pool's.
+pub(super) fn add_backends(view: &mut View, seen: &[Seen]) {
+    let total = seen.iter().map(|seen| seen.backend_per_sec).sum();
+    view.resources = vec![Resource { name: "backend".to_owned(), total }];
+    for (pool, seen) in view.pools.iter_mut().zip(seen) {
+        pool.demands = vec![Demand { fixed: 0.0, on_miss: 1.0 }];
+        pool.grants = vec![seen.backend_per_sec];
+    }
+}
+
 /// Has pools whose curve is not known keep what they have, unless they are hardly read. Returns
 /// those of which none is learnt, in words.
 pub(super) fn pin_unknown(view: &mut View, seen: &[Seen]) -> Vec<String> {
@@ -213,6 +259,24 @@ fn present(view: &View, least_share: f64) -> Vec<u64> {
     let mut raised = view.clone();
     raised.pools.iter_mut().for_each(|pool| pool.floor = pool.floor.max(least.min(pool.ceiling)));
     partition::present(if raised.validate().is_ok() { &raised } else { view })
+}
+
+/// The memory that LRU, whose curve this is, would need for a miss ratio that a pool of another
+/// policy has with `had` bytes, for each of them: 1 if the curve explains what was measured. The
+/// curve of the policy in use is then about that of LRU at that multiple of the size.
+fn benefit_over_lru(curve: &MissRatioCurve, had: u64, missed: f64) -> f64 {
+    let by_curve = curve.miss_ratio(had as f64);
+    if had == 0 || (by_curve - missed).abs() <= TOLERANCE {
+        return 1.0;
+    }
+    let nearest = if missed < by_curve {
+        let least = curve.miss_ratio(curve.max_size() as f64);
+        (missed + TOLERANCE).max(least + TOLERANCE)
+    } else {
+        missed - TOLERANCE
+    };
+    let needed = curve.size_for(nearest).unwrap_or(had);
+    (needed as f64 / had as f64).clamp(1.0 / MOST_BENEFIT, MOST_BENEFIT)
 }
 
 /// The curve by bytes of slabs, of which the pool has `slab_bytes`.

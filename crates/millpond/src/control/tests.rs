@@ -82,6 +82,7 @@ fn mean_error(rounds: &[Round]) -> f64 {
 #[test]
 fn memory_goes_to_the_pool_that_misses_less_with_it() {
     let mut load = Load::new();
+    load.rare = 4;
     let mut controller = Controller::new(config("most-hits")).expect("a policy");
     controller.round(&load.cache).expect("a round");
     let mut rounds = Vec::new();
@@ -96,7 +97,7 @@ fn memory_goes_to_the_pool_that_misses_less_with_it() {
     // 6,000 keys take some 7 MiB: half of the memory is more than they need.
     assert!(large.slab_bytes > 2 * small.slab_bytes, "{last:?}");
     assert!(large.granted_bytes > 2 * small.granted_bytes, "{last:?}");
-    assert!(small.missed.expect("it was read") < 0.1, "{last:?}");
+    assert!(small.missed.expect("it was read") < 0.3, "{last:?}");
     assert!(rounds.iter().any(|round| round.is_applied && !round.moves.is_empty()));
     assert!(mean_error(&rounds) < 0.02, "{rounds:#?}");
     load.cache.validate();
@@ -243,6 +244,33 @@ fn time_saved_counts_misses_by_what_they_cost() {
     let (by_time, cost) = granted(Objective::TimeSaved, &[("small", 10_000), ("large", 1)]);
     assert!(by_time > by_hits + (2 << 20), "{by_time} is not more than {by_hits}");
     assert_eq!(cost, Some(Duration::from_secs(10)));
+}
+
+/// The large pool gains more throughput by memory; the small one is promised what it has with most
+/// of its items.
+#[test]
+fn a_promise_gets_the_memory_that_it_needs_and_one_that_cannot_be_kept_is_told() {
+    let after = |promised: f64| {
+        let mut load = Load::new();
+        load.rare = 2;
+        let promises = HashMap::from([("small".to_owned(), promised)]);
+        let backends = HashMap::from([("small".to_owned(), 1_000.0), ("large".to_owned(), 1_000.0)]);
+        let config = ControlConfig { promises, backends, ..config("exact-throughput") };
+        let mut controller = Controller::new(config).expect("a policy");
+        for _ in 0..12 {
+            controller.round(&load.cache).expect("a round");
+            load.run(40_000);
+        }
+        controller.round(&load.cache).expect("a round")
+    };
+    let (none, kept) = (after(0.0), after(1_900.0));
+    let (without, with) = (&none.pools[0], &kept.pools[0]);
+    assert!(with.granted_bytes > without.granted_bytes + (1 << 20), "{none:#?} {kept:#?}");
+    // With half of its reads beyond what memory holds, 1,000 misses/s are 2,000 reads/s at most.
+    assert!(kept.unmet.is_empty(), "{kept:#?}");
+    let broken = after(4_000.0);
+    assert!(broken.unmet.iter().any(|unmet| unmet.contains("small was promised 4000.0")), "{broken:#?}");
+    assert!(granted(&broken) <= broken.memory_bytes);
 }
 
 #[test]

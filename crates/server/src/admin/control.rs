@@ -44,6 +44,7 @@ fn pool(pool: &PoolRound) -> Value {
         "before_bytes": pool.before_bytes,
         "granted_bytes": pool.granted_bytes,
         "reads_per_sec": pool.reads_per_sec,
+        "promised_per_sec": pool.promised_per_sec,
         "miss_ratio": pool.missed,
         "miss_cost_secs": pool.miss_cost.map(|cost| cost.as_secs_f64()),
         "predicted_miss_ratio": pool.predicted,
