@@ -11,11 +11,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base::{ByteSize, Clock, Ledger, Part};
 use config::{Config, Error, ErrorKind};
-use millpond::Cache;
 use millpond::control::{ControlConfig, Controller, Move, PoolRound, Round};
+use millpond::{Cache, PoolId};
 
 /// Moves, and pools, that are kept of a decision: the largest.
 const MAX_KEPT: usize = 32;
+
+/// Decisions take at most one byte in this many of the memory.
+const KEPT_PART: u64 = 256;
+/// Dry runs decide the same if grants differ by less than one byte in this many.
+const LIKE_PART: u64 = 16;
 
 /// The controller, if there is one, and its latest decisions.
 #[derive(Default)]
@@ -31,8 +36,11 @@ struct State {
     last: Option<Round>,
     /// The latest decision last.
     decisions: VecDeque<Decision>,
-    /// Number of decisions that are kept.
+    /// Number of decisions that are kept, and the bytes that they take.
     most: usize,
+    held_bytes: u64,
+    /// True if the latest decision was made in the latest round.
+    has_just_decided: bool,
     figures: ControlFigures,
 }
 
@@ -58,6 +66,8 @@ pub struct Decision {
 /// A pool in a decision.
 #[derive(Clone, Debug)]
 pub struct DecidedPool {
+    /// The pool.
+    pub id: PoolId,
     /// Its name.
     pub name: String,
     /// Its grant before, in bytes of slabs.
@@ -110,6 +120,7 @@ impl Decision {
         changed.sort_by_key(|pool| std::cmp::Reverse(change(pool)));
         changed.truncate(MAX_KEPT);
         let pools = changed.into_iter().map(|pool| DecidedPool {
+            id: pool.id,
             name: pool.name.clone(),
             before_bytes: pool.before_bytes,
             granted_bytes: pool.granted_bytes,
@@ -126,6 +137,17 @@ impl Decision {
             moves,
             pools: pools.collect(),
         }
+    }
+
+    /// Returns whether another decision would give about the same.
+    fn is_like(&self, other: &Self) -> bool {
+        let is_near = |a: u64, b: u64| a.abs_diff(b) <= a / LIKE_PART;
+        let find = |pool: &DecidedPool| other.pools.iter().find(|of_other| of_other.id == pool.id);
+        self.is_dry_run == other.is_dry_run
+            && self.pools.len() == other.pools.len()
+            && self.pools.iter().all(|pool| {
+                find(pool).is_some_and(|of_other| is_near(pool.granted_bytes, of_other.granted_bytes))
+            })
     }
 
     fn held_bytes(&self) -> u64 {
@@ -149,6 +171,8 @@ impl Control {
         let mut state = self.lock();
         state.most = config.control.history;
         state.forget_oldest(cache.ledger());
+        // Tenants may have come, which are to have something at once.
+        state.due_nanos = 0;
         if state.config == wanted {
             return Ok(());
         }
@@ -171,7 +195,7 @@ impl Control {
             None => {}
         }
         (state.controller, state.config) = (controller, wanted);
-        (state.due_nanos, state.last) = (0, None);
+        state.last = None;
         Ok(())
     }
 
@@ -218,12 +242,11 @@ impl State {
     /// Compares what came with what was predicted, and keeps and reports what was decided.
     fn note(&mut self, round: Round, at_secs: u32, ledger: &Ledger) {
         self.figures.rounds += 1;
-        let is_first = self.last.is_none();
-        if let Some(decision) = self.decisions.back_mut()
-            && !is_first
+        if std::mem::take(&mut self.has_just_decided)
+            && let Some(decision) = self.decisions.back_mut()
         {
-            for pool in decision.pools.iter_mut().filter(|pool| pool.missed_since.is_none()) {
-                let now = round.pools.iter().find(|now| now.name == pool.name);
+            for pool in &mut decision.pools {
+                let now = round.pools.iter().find(|now| now.id == pool.id);
                 pool.missed_since = now.and_then(|now| now.missed);
             }
         }
@@ -231,8 +254,10 @@ impl State {
             self.figures.predictions += 1;
             self.figures.prediction_error_sum += (predicted - missed).abs();
         }
-        let told_unmet = self.last.as_ref().map_or(&[][..], |last| &last.unmet);
-        for unmet in round.unmet.iter().filter(|unmet| !told_unmet.contains(unmet)) {
+        // But for the figures in them.
+        let words = |unmet: &String| unmet.replace(|c: char| c.is_ascii_digit() || c == '.', "");
+        let told: Vec<String> = self.last.iter().flat_map(|last| &last.unmet).map(words).collect();
+        for unmet in round.unmet.iter().filter(|unmet| !told.contains(&words(unmet))) {
             tracing::warn!(unmet, "Not all pools can have the memory that they are to have.");
         }
         let config = self.config.as_ref().filter(|_| !round.moves.is_empty());
@@ -241,17 +266,26 @@ impl State {
             let decision = Decision::of(&round, self.figures.decisions, at_secs, config);
             let bytes = round.moves.iter().map(|step| step.bytes).sum::<u64>();
             self.figures.moved_bytes += if config.dry_run { 0 } else { bytes };
-            report(&decision, &round, bytes);
-            ledger.charge(Part::Fixed, decision.held_bytes());
-            self.decisions.push_back(decision);
-            self.forget_oldest(ledger);
+            // In a dry run the next round would decide the same.
+            let is_told =
+                decision.is_dry_run && self.decisions.back().is_some_and(|last| last.is_like(&decision));
+            if !is_told {
+                report(&decision, &round, bytes);
+                self.held_bytes += decision.held_bytes();
+                ledger.charge(Part::Fixed, decision.held_bytes());
+                self.decisions.push_back(decision);
+                self.has_just_decided = true;
+                self.forget_oldest(ledger);
+            }
         }
         self.last = Some(round);
     }
 
     fn forget_oldest(&mut self, ledger: &Ledger) {
-        while self.decisions.len() > self.most {
+        let most_bytes = ledger.limit() / KEPT_PART;
+        while self.decisions.len() > self.most || self.held_bytes > most_bytes && self.decisions.len() > 1 {
             if let Some(gone) = self.decisions.pop_front() {
+                self.held_bytes -= gone.held_bytes();
                 ledger.release(Part::Fixed, gone.held_bytes());
             }
         }

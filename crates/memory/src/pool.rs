@@ -65,8 +65,10 @@ pub(crate) struct Pool {
     slab_bytes: AtomicU64,
     /// Bytes of slabs that other pools do not take from it.
     reserve_bytes: AtomicU64,
-    /// The grant of a policy, which counts as a reserve if it is more; 0 = none.
+    /// The grant of a policy; 0 = none.
     granted_bytes: AtomicU64,
+    /// The part of the grant that counts: all grants together may exceed the memory.
+    counted_bytes: AtomicU64,
     /// Its part of what is beyond the reserves.
     weight: AtomicU32,
     /// True if there was no memory for it when it asked for some.
@@ -139,6 +141,7 @@ impl Pool {
             slab_bytes: AtomicU64::new(0),
             reserve_bytes: AtomicU64::new(0),
             granted_bytes: AtomicU64::new(0),
+            counted_bytes: AtomicU64::new(0),
             weight: AtomicU32::new(0),
             wants_memory: AtomicBool::new(false),
             ceiling_bytes: AtomicU64::new(u64::MAX),
@@ -311,16 +314,25 @@ impl Pool {
 
     pub(crate) fn set_grant(&self, bytes: u64) {
         self.granted_bytes.store(bytes, Ordering::Relaxed);
+        self.counted_bytes.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn granted_bytes(&self) -> u64 {
         self.granted_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the memory that other pools do not take from it: its reserve, or its grant if that
-    /// is more.
+    /// Counts only this part of what its grant has beyond its reserve.
+    pub(crate) fn count_grant(&self, part: f64) {
+        let (reserve, granted) = (self.reserve_bytes(), self.granted_bytes());
+        let beyond = (granted.saturating_sub(reserve) as f64 * part) as u64;
+        let counted = if granted > reserve { reserve + beyond } else { granted };
+        self.counted_bytes.store(counted, Ordering::Relaxed);
+    }
+
+    /// Returns the memory that other pools do not take from it, unless it is vacant: its reserve,
+    /// or what counts of its grant if that is more.
     pub(crate) fn entitled_bytes(&self) -> u64 {
-        self.reserve_bytes().max(self.granted_bytes())
+        self.reserve_bytes().max(self.counted_bytes.load(Ordering::Relaxed))
     }
 
     /// Returns whether it could not give memory when it was asked for some lately.

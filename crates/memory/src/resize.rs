@@ -105,6 +105,7 @@ impl Cache {
         let tables = table_bytes(memory.as_u64()).saturating_sub(table_bytes(before));
         self.core().ledger.charge(Part::Fixed, tables);
         self.core().ledger.set_limit(memory.as_u64());
+        self.core().count_grants();
         Ok(())
     }
 

@@ -10,7 +10,7 @@ pub(crate) mod sharing;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use base::ByteSize;
+use base::{ByteSize, Part};
 use rebalance::reclaim::{Stake, goes_first, lowest_that_wants, victim, victim_and_step};
 use slab::SLAB_BYTES;
 use slab::run::UNIT_BYTES;
@@ -36,6 +36,8 @@ pub struct Reclaimed {
     pub bytes: u64,
 }
 
+/// One byte in this many of the memory for slabs counts in nobody's grant.
+const NOT_GRANTED_PART: u64 = 64;
 /// Pools that an allocation asks for memory, at most.
 const MOST_ASKED: usize = 8;
 /// Pools that give as much as one may in a round; further ones wait for the next.
@@ -122,14 +124,17 @@ impl Cache {
     /// # Errors
     /// [`ErrorKind::NoSuchPool`].
     pub fn set_pool_share(&self, pool: PoolId, reserve: ByteSize, weight: u32) -> Result<(), Error> {
-        self.core().pool(pool)?.set_share(reserve, weight);
+        let core = self.core();
+        core.pool(pool)?.set_share(reserve, weight);
+        core.count_grants();
         Ok(())
     }
 
     /// Grants a pool memory, or takes the grant back (`None`). A grant counts as a reserve if it is
     /// more than the pool's reserve, and takes effect as pools want memory: what a pool does not
-    /// use of its grant others may use meanwhile. For a policy that moves memory between pools;
-    /// all grants, the index, the queues and whatever else is charged should fit into the memory.
+    /// use of its grant, or leaves vacant, others may use meanwhile. For a policy that moves memory
+    /// between pools. If all reserves and grants together are more than is left beside index,
+    /// queues and whatever else is charged, grants beyond reserves count in part.
     ///
     /// # Errors
     /// [`ErrorKind::NoSuchPool`].
@@ -209,6 +214,7 @@ impl Cache {
 
     /// Shares memory between pools, for [`Self::maintain`].
     pub(crate) fn share(&self) -> Result<(), Error> {
+        self.core().count_grants();
         self.reclaim();
         if self.core().sharing.lock().is_automatic {
             self.optimize();
@@ -264,6 +270,27 @@ fn given_back(pool: &Pool, victim: u8) -> Move {
 }
 
 impl Core {
+    /// Has grants count as far as the memory that is left beside index, queues and other uses
+    /// allows, less a small part: so there are always pools that have more than others may not take
+    /// from them. Returns whether any counts less than it did.
+    pub(crate) fn count_grants(&self) -> bool {
+        let pools = self.pools.all();
+        let staying = || pools.iter().filter(|pool| !pool.is_leaving());
+        if staying().all(|pool| pool.granted_bytes() == 0) {
+            return false;
+        }
+        let others = self.ledger.total().saturating_sub(self.ledger.part(Part::Slabs));
+        let left = self.ledger.limit().saturating_sub(others);
+        let left = left - left / NOT_GRANTED_PART;
+        let sum = |of: &dyn Fn(&Pool) -> u64| staying().map(of).fold(0, u64::saturating_add);
+        let reserved = sum(&|pool| pool.reserve_bytes());
+        let beyond = sum(&|pool| pool.granted_bytes().saturating_sub(pool.reserve_bytes()));
+        let part = left.saturating_sub(reserved) as f64 / beyond.max(1) as f64;
+        let before = sum(&|pool| pool.entitled_bytes());
+        staying().for_each(|pool| pool.count_grant(part.min(1.0)));
+        sum(&|pool| pool.entitled_bytes()) < before
+    }
+
     /// Takes vacant memory of these pools for another one that wants a step more: before items of
     /// any pool are evicted for it. Those that can give none are asked once in a round. Returns how
     /// much it was.
@@ -306,8 +333,9 @@ impl Core {
     /// Takes `step` bytes for the pool from the one that should give them, or `least` if none has
     /// as much to give; if its limit allows `least` of them.
     pub(crate) fn reclaim_bytes(&self, pool: &Pool, least: u64, step: u64) -> bool {
-        pool.has_room_for(least)
-            && (self.reclaim_step(pool, step) || least < step && self.reclaim_step(pool, least))
+        let take = || self.reclaim_step(pool, step) || least < step && self.reclaim_step(pool, least);
+        // Connections and the like may have grown since grants were counted.
+        pool.has_room_for(least) && (take() || self.count_grants() && take())
     }
 
     fn reclaim_step(&self, pool: &Pool, step: u64) -> bool {

@@ -76,7 +76,7 @@ struct Request {
 impl Request {
     /// Of what the pool has over its reserve.
     fn over_reserve(pool: &Pool, needed: Needed) -> Self {
-        let most_bytes = pool.slab_bytes().saturating_sub(pool.entitled_bytes());
+        let most_bytes = pool.slab_bytes().saturating_sub(pool.reserve_bytes());
         Self { needed, except: None, most_bytes }
     }
 }
@@ -157,7 +157,7 @@ impl Core {
             }
             self.free_retired_runs();
             // Others may have the rest, unless the pool has no more than its reserve.
-            let is_reserved = pool.slab_bytes() <= pool.entitled_bytes();
+            let is_reserved = pool.slab_bytes() <= pool.reserve_bytes();
             let bytes = if is_reserved { wanted.max(released) } else { wanted };
             if self.grow(pool, class, bytes) > 0 || self.bring_together() && self.grow(pool, class, bytes) > 0
             {

@@ -88,8 +88,8 @@ pub struct ControlConfig {
     /// True if rounds decide and tell, and grant nothing. Default false.
     pub dry_run: bool,
     /// The curves that are learnt of pools that have none, from fewer keys if all together would
-    /// take more than a thirty-second of the memory. `None`: such pools keep the memory that they
-    /// have, if the policy goes by curves. [`Controller::end`] leaves curves on.
+    /// take more than a thirty-second of the memory. `None`: such pools keep the memory that have
+    /// their shares by weight, if the policy goes by curves. [`Controller::end`] leaves curves on.
     pub curves: Option<CurveConfig>,
 }
 
@@ -288,17 +288,18 @@ impl Controller {
         // What curves take is not there to be granted.
         let memory = to_grant(cache);
         let in_use: u64 = pools.iter().map(|pool| pool.slab_bytes).sum();
-        let (mut view, mut unmet) = look::view(&seen, memory, secs, self.policy.rails.least_share);
+        let (mut view, mut unmet) =
+            look::view(&seen, memory, secs, (self.policy.rails.least_share, self.goes_by_curves));
         if self.asks_for_backends {
             look::add_backends(&mut view, &seen);
         }
-        if self.goes_by_curves {
-            unmet.extend(look::pin_unknown(&mut view, &seen));
-        }
+        let is_short = !pools.is_empty() && in_use >= memory - memory / FREE_PART;
         // Rates are not known before the second round, nor at the same moment.
-        let is_decided = secs > 0.0 && !pools.is_empty() && in_use >= memory - memory / FREE_PART;
+        let is_decided = secs > 0.0 && is_short;
         let decision = if is_decided { self.decide(&view) } else { Decision::stay(&view) };
-        let is_applied = is_decided && !self.dry_run && apply(cache, &pools, &decision.grants)?;
+        // Before that each keeps what it has, as after a restart.
+        let grants = is_decided || is_short && self.last_nanos.is_none();
+        let is_applied = grants && !self.dry_run && apply(cache, &pools, &decision.grants)?;
         let unmet_by = |unmet: &Unmet| format!("{}: {}", view.pools[unmet.pool].name, unmet.reason);
         unmet.extend(decision.unmet.iter().map(unmet_by));
         let told = self.tell(&pools, &seen, &decision, is_decided);

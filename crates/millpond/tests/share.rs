@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base::hash::mix64;
 use millpond::strategy::{OptimizerConfig, Strategy, TailAge};
 use millpond::{
-    ByteSize, Cache, CacheConfig, Clock, ErrorKind, ItemOptions, ItemRef, Lifecycle, PolicyKind, PoolConfig,
-    PoolId, SizeClassConfig,
+    ByteSize, Cache, CacheConfig, Clock, ErrorKind, ItemOptions, ItemRef, Lifecycle, Part, PolicyKind,
+    PoolConfig, PoolId, SizeClassConfig,
 };
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
@@ -53,6 +53,78 @@ fn pools_come_to_their_limits_a_few_slabs_per_round() {
         assert!(slabs(&cache, 0) + 5 >= before && slabs(&cache, 0) >= 6, "{before}");
     }
     assert!(cache.resize_pools().is_empty(), "it keeps its limit");
+    cache.validate();
+}
+
+/// Two pools that are full, and have grants for all the memory that there is.
+fn granted() -> (Cache, [PoolId; 2]) {
+    let cache = cache(64, CacheConfig::default());
+    let pools = ["a", "b"].map(|name| cache.add_pool(PoolConfig::named(name)).expect("new"));
+    for key in 0..40_000 {
+        pools.iter().for_each(|pool| put(&cache, *pool, key, 1_000));
+    }
+    for pool in pools {
+        cache.set_pool_grant(pool, Some(ByteSize::mib(30))).expect("it exists");
+    }
+    (cache, pools)
+}
+
+#[test]
+fn grants_beyond_what_is_left_refuse_no_store() {
+    let (cache, _) = granted();
+    // Connections take more than was granted around.
+    cache.ledger().charge(Part::Connections, 12 << 20);
+    let late = cache.add_pool(PoolConfig::named("late")).expect("new");
+    for key in 0..3_000 {
+        put(&cache, late, key, 1_000);
+        if key % 500 == 0 {
+            cache.maintain().expect("nothing is held");
+        }
+    }
+    let kept = cache.pool_stats(late).expect("it exists");
+    assert!(kept.slab_bytes > 2 << 20, "{}", kept.slab_bytes);
+    cache.ledger().release(Part::Connections, 12 << 20);
+    cache.validate();
+}
+
+#[test]
+fn a_reserve_counts_more_than_grants_when_memory_is_lowered() {
+    let (cache, [a, b]) = granted();
+    cache.set_pool_share(a, ByteSize::mib(24), 1).expect("it exists");
+    cache.set_memory(ByteSize::mib(36)).expect("nothing is held");
+    let slab_bytes = |pool| cache.pool_stats(pool).expect("it exists").slab_bytes;
+    for key in 0..40_000 {
+        [a, b].iter().for_each(|pool| put(&cache, *pool, key, 1_000));
+        if key % 4_000 == 0 {
+            cache.maintain().expect("nothing is held");
+        }
+    }
+    assert!(slab_bytes(a) >= 22 << 20, "{} and {}", slab_bytes(a), slab_bytes(b));
+    cache.validate();
+}
+
+#[test]
+fn what_is_vacant_in_a_pool_is_lent_whatever_its_grant() {
+    let (cache, [a, b]) = granted();
+    let slab_bytes = |pool| cache.pool_stats(pool).expect("it exists").slab_bytes;
+    for key in 0..40_000_u32 {
+        cache.keys(a).remove(&key.to_le_bytes());
+    }
+    for key in 40_000..100_000 {
+        put(&cache, b, key, 1_000);
+        if key % 4_000 == 0 {
+            cache.maintain().expect("nothing is held");
+        }
+    }
+    assert!(slab_bytes(b) > 50 << 20, "{} and {}", slab_bytes(a), slab_bytes(b));
+    // And comes back as it is wanted.
+    for key in 0..40_000 {
+        put(&cache, a, key, 1_000);
+        if key % 2_000 == 0 {
+            cache.maintain().expect("nothing is held");
+        }
+    }
+    assert!(slab_bytes(a) > 24 << 20, "{} and {}", slab_bytes(a), slab_bytes(b));
     cache.validate();
 }
 

@@ -14,7 +14,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use base::rng::{RngExt as _, seeded};
 use base::{ByteSize, Clock};
 use rand_distr::{Distribution, Zipf};
@@ -53,7 +53,7 @@ pub struct DemoOptions {
 /// # Errors
 /// If the server cannot be started or ends.
 pub fn demo(options: &DemoOptions, stop: &AtomicBool, out: &mut dyn Write) -> Result<()> {
-    let served = Served::start(&options.program, &config(options.memory))?;
+    let mut served = Served::start(&options.program, &config(options.memory))?;
     let admin = served.admin()?;
     let tenants: Vec<_> = NAMES
         .into_iter()
@@ -76,8 +76,23 @@ pub fn demo(options: &DemoOptions, stop: &AtomicBool, out: &mut dyn Write) -> Re
     out.flush()?;
     let load = Load::start(tenants)?;
     let watched = watch(&served, &load, options.duration, stop, out);
-    load.stop()?;
-    watched
+    let ended = load.stop();
+    // The terminal's Ctrl-C ends the server too, whichever way the others notice.
+    if stop.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let outcome = watched.and(ended);
+    match served.exit_status().filter(|_| outcome.is_err()) {
+        Some(status) => bail!("the server ended with {status}; its log ends:\n{}", last_lines(&served)),
+        None => outcome,
+    }
+}
+
+/// The end of the server's log.
+fn last_lines(served: &Served) -> String {
+    let log = served.log().unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(10)..].join("\n")
 }
 
 fn about(name: &str) -> &'static str {

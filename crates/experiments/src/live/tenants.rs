@@ -235,6 +235,13 @@ fn tell(
     } else {
         throughput.paper("1.45; exact corner 1.67").unit("x").at_least(1.4)
     });
+    // Else the machine was the limit, and ratios say nothing.
+    let fetched = before.iter().chain(&after).map(|(reads, missed)| reads * missed / scene.backend_per_sec);
+    let fetched = fetched.fold(f64::INFINITY, f64::min);
+    report.check(
+        Criterion::number("least part of what its backend carries that any tenant fetches", fetched)
+            .at_least(0.9),
+    );
     let memory = decisions["memory_bytes"].as_f64().unwrap_or(f64::NAN);
     let pools = decisions["pools"].as_array().map_or(&[][..], Vec::as_slice);
     let granted = |name: &str| {

@@ -13,7 +13,8 @@ use super::Controller;
 const LEAST_READS: u64 = 100;
 /// Reads that a curve is learnt from before it counts.
 const LEAST_SAMPLES: u64 = 100;
-/// A pool with fewer than one read in this many of all may lose memory without a curve.
+/// A pool with fewer than one read in this many of a mean pool's may lose memory while its curve is
+/// not known.
 const FEW_READS: u64 = 100;
 
 /// The weight of former measurements against those since the last round.
@@ -27,6 +28,12 @@ pub(super) const CURVES_PART: u64 = 32;
 /// About what a curve takes, and each key that it follows, in bytes.
 const CURVE_BYTES: u64 = 170 << 10;
 const CURVE_KEY_BYTES: u64 = 60;
+/// Pools without a curve that are named.
+const NAMED: usize = 8;
+/// Misses from which a cost is learnt before it counts, and the most and least that one counts of
+/// the mean.
+const LEAST_MISSES: u64 = 100;
+const MOST_COST: f64 = 100.0;
 /// The fewest keys that a curve is learnt from.
 const LEAST_KEYS: usize = 64;
 
@@ -96,7 +103,8 @@ impl Controller {
     /// The pools as they are now.
     pub(super) fn look(&self, cache: &Cache, pools: &[PoolStats], secs: f64) -> Result<Vec<Seen>, Error> {
         let mut room = cache.ledger().limit() / CURVES_PART;
-        let of_each = room / pools.len().max(1) as u64;
+        // Half of it is for pools that come later.
+        let of_each = room / 2 / pools.len().max(1) as u64;
         let keys = of_each.saturating_sub(CURVE_BYTES) / CURVE_KEY_BYTES;
         let fitting = |config: CurveConfig| CurveConfig {
             keys: config.keys.min(usize::try_from(keys).unwrap_or(usize::MAX).max(LEAST_KEYS)),
@@ -138,7 +146,7 @@ impl Controller {
         seen.used = pool.slab_bytes;
         seen.floor = pool.reserve_bytes;
         seen.ceiling = pool.limit_bytes.unwrap_or(u64::MAX).max(seen.floor);
-        seen.weight = f64::from(pool.weight.max(1));
+        seen.weight = f64::from(pool.weight);
         seen.request_rate = if secs > 0.0 { reads as f64 / secs } else { 0.0 };
         seen.min_request_rate = self.promises.get(&pool.name).copied().unwrap_or(0.0);
         let backend_per_sec = self.backends.get(&pool.name).copied().unwrap_or_else(|| {
@@ -146,7 +154,10 @@ impl Controller {
             let before = self.last.get(&pool.id).map_or(now, |last| last.backend_per_sec);
             now + SMOOTHING * (before - now)
         });
-        let cost_learnt = || Some(learnt.as_ref()?.miss_cost?.mean);
+        let cost_learnt = || {
+            let cost = learnt.as_ref()?.miss_cost?;
+            (cost.samples >= LEAST_MISSES).then_some(cost.mean)
+        };
         let miss_cost = self.miss_costs.get(&pool.name).copied().or_else(cost_learnt);
         Ok(Seen {
             pool: seen,
@@ -196,12 +207,20 @@ pub(super) fn weigh_by_cost(seen: &mut [Seen]) {
         return;
     }
     for seen in seen {
-        seen.pool.weight *= seen.miss_cost.map_or(1.0, |cost| cost.as_secs_f64() * misses / secs);
+        let relative = seen.miss_cost.map_or(1.0, |cost| cost.as_secs_f64() * misses / secs);
+        seen.pool.weight *= relative.clamp(1.0 / MOST_COST, MOST_COST);
     }
 }
 
-/// The input of the policy, and what cannot be had, in words.
-pub(super) fn view(seen: &[Seen], memory: u64, secs: f64, least_share: f64) -> (View, Vec<String>) {
+/// The input of the policy, and what cannot be had, in words. Pools without a curve, if the policy
+/// goes by curves, have their shares by weight, and pools whose curve is not known yet what they
+/// have, unless they are hardly read.
+pub(super) fn view(
+    seen: &[Seen],
+    memory: u64,
+    secs: f64,
+    (least_share, goes_by_curves): (f64, bool),
+) -> (View, Vec<String>) {
     let mut view = View {
         memory,
         pools: seen.iter().map(|seen| seen.pool.clone()).collect(),
@@ -214,15 +233,45 @@ pub(super) fn view(seen: &[Seen], memory: u64, secs: f64, least_share: f64) -> (
         let part = memory as f64 / floors as f64;
         view.pools.iter_mut().for_each(|pool| pool.floor = (pool.floor as f64 * part) as u64);
         unmet.push(format!(
-            "the reserves add up to {}, and {} are left beside index, queues and connections: each counts in part; lower \
-             one, or give the cache more memory",
+            "the reserves add up to {}, and {} are left beside index, queues and connections: grants count them in part; \
+             lower one, or give the cache more memory",
             ByteSize::new(floors),
             ByteSize::new(memory)
         ));
     }
+    if goes_by_curves {
+        unmet.extend(pin_without_curve(&mut view, seen));
+    }
     let sizes = present(&view, least_share);
     view.pools.iter_mut().zip(sizes).for_each(|(pool, size)| pool.size = size);
+    if goes_by_curves {
+        let all: u64 = seen.iter().map(|seen| seen.reads).sum();
+        let mean = all / (seen.len() as u64).max(1);
+        let pools = view.pools.iter_mut().zip(seen);
+        let unknown = pools.filter(|(_, seen)| seen.is_learnt && !seen.is_known);
+        for (pool, _) in unknown.filter(|(_, seen)| seen.reads * FEW_READS > mean) {
+            (pool.floor, pool.ceiling) = (pool.size, pool.size);
+        }
+    }
     (view, unmet)
+}
+
+/// Gives pools without a curve their shares by weight, and no policy may change that. Returns which
+/// they are, in words.
+fn pin_without_curve(view: &mut View, seen: &[Seen]) -> Option<String> {
+    let without: Vec<usize> = (0..seen.len()).filter(|&at| !seen[at].is_learnt).collect();
+    let name = |at: &usize| view.pools[*at].name.clone();
+    let first = without.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
+    let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
+    let shares = partition::shares(view, &weights);
+    for &at in &without {
+        let pool = &mut view.pools[at];
+        (pool.floor, pool.ceiling) = (shares[at].memory, shares[at].memory);
+    }
+    (!without.is_empty()).then(|| {
+        let (count, more) = (without.len(), if without.len() > NAMED { " …" } else { "" });
+        format!("no curves are learnt of {count} pools, which have their shares by weight: {first}{more}")
+    })
 }
 
 /// Adds what the backends carry: a miss needs a unit of its pool's.
@@ -233,23 +282,6 @@ pub(super) fn add_backends(view: &mut View, seen: &[Seen]) {
         pool.demands = vec![Demand { fixed: 0.0, on_miss: 1.0 }];
         pool.grants = vec![seen.backend_per_sec];
     }
-}
-
-/// Has pools whose curve is not known keep what they have, unless they are hardly read. Returns
-/// those of which none is learnt, in words.
-pub(super) fn pin_unknown(view: &mut View, seen: &[Seen]) -> Vec<String> {
-    let all: u64 = seen.iter().map(|seen| seen.reads).sum();
-    let pools = view.pools.iter_mut().zip(seen);
-    let unknown = pools.filter(|(_, seen)| !seen.is_known && seen.reads * FEW_READS > all);
-    let mut without = Vec::new();
-    for (pool, seen) in unknown {
-        (pool.floor, pool.ceiling) = (pool.size, pool.size);
-        if !seen.is_learnt {
-            without
-                .push(format!("{}: no curve of it is learnt, so it keeps the memory that it has", pool.name));
-        }
-    }
-    without
 }
 
 /// The present sizes, fitted to the memory and the bounds: those of the view, and the least share

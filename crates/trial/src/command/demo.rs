@@ -1,6 +1,6 @@
 //! `millpond demo`.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -53,5 +53,13 @@ pub fn execute(args: &DemoArgs, out: &mut dyn Write) -> Result<()> {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("listening to signals")?;
     }
     let options = DemoOptions { program, memory: args.memory, duration: args.duration, seed: args.seed };
-    demo(&options, &stop, out)
+    match demo(&options, &stop, out) {
+        // The reader has enough, as `head` does.
+        Err(error)
+            if error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) =>
+        {
+            Ok(())
+        }
+        ended => ended,
+    }
 }
