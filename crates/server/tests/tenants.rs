@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use base::{ByteSize, Clock};
-use millpond_server::config::{Address, Auto, ListenerConfig, Protocol, TenantSettings};
+use millpond_server::config::{Address, Auto, ControlMode, ListenerConfig, Protocol, TenantSettings};
 use millpond_server::{Config, Server};
 use support::{Client, ask_admin, config, get_page, metric, tcp, wait_until};
 
@@ -761,6 +761,8 @@ fn fill(client: &mut Client, count: u32) {
 #[test]
 fn what_a_tenant_leaves_idle_others_use_until_it_wants_it() {
     let mut config = two();
+    // By reserves and weights alone: nobody reads, so that a policy would have no reason to move any.
+    config.control.mode = ControlMode::Off;
     config.memory = Auto::Set(ByteSize::mib(96));
     config.tenants[0].reserve = ByteSize::mib(12);
     config.tenants[1].reserve = ByteSize::mib(24);
