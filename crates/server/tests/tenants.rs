@@ -761,7 +761,7 @@ fn fill(client: &mut Client, count: u32) {
 #[test]
 fn what_a_tenant_leaves_idle_others_use_until_it_wants_it() {
     let mut config = two();
-    // By reserves and weights alone: nobody reads, so that a policy would have no reason to move any.
+    // By reserves and weights alone.
     config.control.mode = ControlMode::Off;
     config.memory = Auto::Set(ByteSize::mib(96));
     config.tenants[0].reserve = ByteSize::mib(12);

@@ -13,10 +13,6 @@ use super::Controller;
 const LEAST_READS: u64 = 100;
 /// Reads that a curve is learnt from before it counts.
 const LEAST_SAMPLES: u64 = 100;
-/// A pool with fewer than one read in this many of a mean pool's may lose memory while its curve is
-/// not known.
-const FEW_READS: u64 = 100;
-
 /// The weight of former measurements against those since the last round.
 const SMOOTHING: f64 = 0.3;
 /// Measured miss ratios closer to the curve than this need no other curve.
@@ -212,9 +208,8 @@ pub(super) fn weigh_by_cost(seen: &mut [Seen]) {
     }
 }
 
-/// The input of the policy, and what cannot be had, in words. Pools without a curve, if the policy
-/// goes by curves, have their shares by weight, and pools whose curve is not known yet what they
-/// have, unless they are hardly read.
+/// The input of the policy, and what cannot be had, in words. If the policy goes by curves, pools
+/// whose curve is not known, or not known yet, have their shares by weight.
 pub(super) fn view(
     seen: &[Seen],
     memory: u64,
@@ -244,27 +239,19 @@ pub(super) fn view(
     }
     let sizes = present(&view, least_share);
     view.pools.iter_mut().zip(sizes).for_each(|(pool, size)| pool.size = size);
-    if goes_by_curves {
-        let all: u64 = seen.iter().map(|seen| seen.reads).sum();
-        let mean = all / (seen.len() as u64).max(1);
-        let pools = view.pools.iter_mut().zip(seen);
-        let unknown = pools.filter(|(_, seen)| seen.is_learnt && !seen.is_known);
-        for (pool, _) in unknown.filter(|(_, seen)| seen.reads * FEW_READS > mean) {
-            (pool.floor, pool.ceiling) = (pool.size, pool.size);
-        }
-    }
     (view, unmet)
 }
 
-/// Gives pools without a curve their shares by weight, and no policy may change that. Returns which
-/// they are, in words.
+/// Gives pools whose curve is not known their shares by weight, and no policy may change that.
+/// Returns of which none is learnt, in words.
 fn pin_without_curve(view: &mut View, seen: &[Seen]) -> Option<String> {
-    let without: Vec<usize> = (0..seen.len()).filter(|&at| !seen[at].is_learnt).collect();
+    let unknown: Vec<usize> = (0..seen.len()).filter(|&at| !seen[at].is_known).collect();
+    let without: Vec<usize> = unknown.iter().copied().filter(|&at| !seen[at].is_learnt).collect();
     let name = |at: &usize| view.pools[*at].name.clone();
     let first = without.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
     let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
     let shares = partition::shares(view, &weights);
-    for &at in &without {
+    for &at in &unknown {
         let pool = &mut view.pools[at];
         (pool.floor, pool.ceiling) = (shares[at].memory, shares[at].memory);
     }

@@ -245,11 +245,11 @@ fn a_pool_that_is_not_read_gives_what_others_can_use() {
         load.run(40_000);
     }
     let round = controller.round(&load.cache).expect("a round");
-    let least = round.memory_bytes / 30;
     let [small, large, idle] = &round.pools[..] else { panic!("three pools") };
     // All 20,000 items of the large one fit, without the memory of the small one's.
     assert!(small.granted_bytes < 7 << 20, "{round:#?}");
-    assert!(idle.granted_bytes.abs_diff(least) < 64 << 10, "{round:#?}");
+    // Nothing is known of the idle one: its share by weight is lent.
+    assert!(idle.granted_bytes.abs_diff(round.memory_bytes / 3) < 64 << 10, "{round:#?}");
     assert!(large.missed.expect("it was read") < 0.01, "{round:#?}");
 }
 
@@ -304,7 +304,7 @@ fn a_promise_gets_the_memory_that_it_needs_and_one_that_cannot_be_kept_is_told()
 }
 
 #[test]
-fn a_pool_that_comes_later_moves_no_more_than_a_step() {
+fn a_pool_that_comes_later_takes_nothing_before_it_wants_it() {
     let mut load = Load::new();
     let mut controller = Controller::new(config("most-hits")).expect("a policy");
     for _ in 0..8 {
@@ -315,10 +315,8 @@ fn a_pool_that_comes_later_moves_no_more_than_a_step() {
     load.cache.add_pool(PoolConfig::named("third")).expect("a pool");
     load.run(40_000);
     let after = controller.round(&load.cache).expect("a round");
-    let most = after.memory_bytes / 8;
     for (before, after) in before.pools.iter().zip(&after.pools) {
-        let moved = before.granted_bytes.abs_diff(after.granted_bytes);
-        assert!(moved <= most, "{before:?} {after:?}");
+        assert!(before.slab_bytes.abs_diff(after.slab_bytes) < 2 << 20, "{before:?} {after:?}");
     }
 }
 
