@@ -121,16 +121,27 @@ fn shared_out(view: &View, sizes: &[u64]) -> Vec<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use curve::{MissRatioCurve, Point, Unit};
     use proptest::prelude::*;
 
-    fn pool(points: &[(u64, f64)], rate: f64) -> Pool {
+    /// A pool with a curve through these points, and this many requests per second.
+    pub(crate) fn pool(points: &[(u64, f64)], rate: f64) -> Pool {
         let points = points.iter().map(|&(size, miss_ratio)| Point { size, miss_ratio });
         let mut pool = Pool::new("p", MissRatioCurve::new(Unit::Bytes, points).unwrap(), 0);
         pool.request_rate = rate;
         pool
+    }
+
+    /// The points of a curve that falls by these steps: of width, and by miss ratio.
+    pub(crate) fn falling(steps: &[(u64, f64)]) -> Vec<(u64, f64)> {
+        let (mut size, mut miss_ratio) = (0, 1.0_f64);
+        let point = |&(width, fall): &(u64, f64)| {
+            (size, miss_ratio) = (size + width, (miss_ratio - fall).max(0.0));
+            (size, miss_ratio)
+        };
+        steps.iter().map(point).collect()
     }
 
     fn sizes(view: &View) -> Vec<u64> {
@@ -201,12 +212,7 @@ mod tests {
         ) {
             let mut view = View { memory, ..View::default() };
             view.pools = pools.iter().map(|(steps, rate, weight, floor, above)| {
-                let (mut size, mut miss_ratio) = (0, 1.0_f64);
-                let points: Vec<_> = steps.iter().map(|&(width, fall)| {
-                    (size, miss_ratio) = (size + width, (miss_ratio - fall).max(0.0));
-                    (size, miss_ratio)
-                }).collect();
-                let mut pool = pool(&points, *rate);
+                let mut pool = pool(&falling(steps), *rate);
                 (pool.weight, pool.floor, pool.ceiling) = (*weight, *floor, floor + above);
                 pool
             }).collect();

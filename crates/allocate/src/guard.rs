@@ -180,13 +180,7 @@ impl Rails {
     fn narrowed(&self, view: &View) -> (View, Vec<Unmet>) {
         let mut view = view.clone();
         let mut refused = Vec::new();
-        let pools = view.pools.len() as u64;
-        let least = (self.least_share * view.memory as f64 / pools.max(1) as f64) as u64;
-        let raised =
-            view.pools.iter().map(|pool| u128::from(pool.floor.max(least.min(pool.ceiling)))).sum::<u128>();
-        if raised <= u128::from(view.memory) {
-            view.pools.iter_mut().for_each(|pool| pool.floor = pool.floor.max(least.min(pool.ceiling)));
-        } else {
+        if let Err((least, raised)) = self.raise_floors(&mut view) {
             refused.extend(view.pools.iter().enumerate().filter(|(_, pool)| pool.floor < least).map(|(i, pool)| Unmet {
                 pool: i,
                 reason: format!(
@@ -200,6 +194,23 @@ impl Rails {
             view.pools.iter_mut().for_each(|pool| pool.ceiling = pool.ceiling.min(most.max(pool.floor)));
         }
         (view, refused)
+    }
+
+    /// Raises each pool's floor to the least share, as far as its ceiling allows.
+    ///
+    /// # Errors
+    /// If the floors would add up to more than the memory: that share, and their sum. The view
+    /// stays as it is.
+    pub fn raise_floors(&self, view: &mut View) -> Result<(), (u64, u128)> {
+        let pools = view.pools.len() as u64;
+        let least = (self.least_share * view.memory as f64 / pools.max(1) as f64) as u64;
+        let floor = |pool: &Pool| pool.floor.max(least.min(pool.ceiling));
+        let raised = view.pools.iter().map(|pool| u128::from(floor(pool))).sum::<u128>();
+        if raised > u128::from(view.memory) {
+            return Err((least, raised));
+        }
+        view.pools.iter_mut().for_each(|pool| pool.floor = floor(pool));
+        Ok(())
     }
 
     fn bound_of(&self, place: Place) -> Option<u64> {

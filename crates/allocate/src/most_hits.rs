@@ -48,15 +48,8 @@ fn needed(choice: &Choice, size: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use curve::{MissRatioCurve, Point, Unit};
+    use crate::dynacache::tests::{falling, pool};
     use proptest::prelude::*;
-
-    fn pool(points: &[(u64, f64)], rate: f64) -> Pool {
-        let points = points.iter().map(|&(size, miss_ratio)| Point { size, miss_ratio });
-        let mut pool = Pool::new("p", MissRatioCurve::new(Unit::Bytes, points).unwrap(), 0);
-        pool.request_rate = rate;
-        pool
-    }
 
     fn sizes(view: &View) -> Vec<u64> {
         view.validate().unwrap();
@@ -94,12 +87,7 @@ mod tests {
         ) {
             let mut view = View { memory, ..View::default() };
             view.pools = pools.iter().enumerate().map(|(at, (steps, rate, weight))| {
-                let (mut size, mut miss_ratio) = (0, 1.0_f64);
-                let points: Vec<_> = steps.iter().map(|&(width, fall)| {
-                    (size, miss_ratio) = (size + width, (miss_ratio - fall).max(0.0));
-                    (size, miss_ratio)
-                }).collect();
-                let mut pool = pool(&points, *rate);
+                let mut pool = pool(&falling(steps), *rate);
                 (pool.name, pool.weight) = (format!("p{at}"), *weight);
                 pool
             }).collect();

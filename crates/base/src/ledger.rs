@@ -89,6 +89,11 @@ impl Ledger {
         self.limit().saturating_sub(self.total())
     }
 
+    /// The bytes that `part` may have in all, beside what is spent on the others.
+    pub fn room_for(&self, part: Part) -> u64 {
+        self.limit().saturating_sub(self.total().saturating_sub(self.part(part)))
+    }
+
     /// Spends `bytes` on `part` if, after that, `headroom` bytes are still free.
     #[must_use]
     pub fn try_charge(&self, part: Part, bytes: u64, headroom: u64) -> bool {
@@ -128,6 +133,7 @@ mod tests {
         assert!(!ledger.try_charge(Part::Index, 40, 1));
         assert!(ledger.try_charge(Part::Index, 40, 0));
         assert_eq!(ledger.free(), 0);
+        assert_eq!((ledger.room_for(Part::Slabs), ledger.room_for(Part::Fixed)), (60, 0));
         ledger.charge(Part::Connections, 5);
         assert_eq!((ledger.total(), ledger.free()), (105, 0));
         ledger.release(Part::Slabs, 60);

@@ -107,20 +107,10 @@ impl Config {
     }
 }
 
-/// Reports a policy that does not exist, promises beyond what is allowed, and control without
-/// curves.
+/// Reports a policy that does not exist, and control without curves.
 pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
     if let Err(error) = control::check_policy(&config.control.policy) {
         problems.push(format!("control.policy: {error}"));
-    }
-    for tenant in &config.tenants {
-        let (least, most) = (tenant.min_operations_per_sec, tenant.operations_per_sec);
-        if most > 0 && least > most {
-            problems.push(format!(
-                "tenant.{}.min_operations_per_sec: {least} is more than the {most} that operations_per_sec allows",
-                tenant.name
-            ));
-        }
     }
     let wants = matches!(config.control.mode, ControlMode::On | ControlMode::DryRun);
     if wants && config.watch.curve_keys == 0 {

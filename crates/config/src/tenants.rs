@@ -180,6 +180,12 @@ pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
                 problems.push(format!("tenant.{name}.prefixes: `{prefix}` is there twice"));
             }
         }
+        let (least, most) = (tenant.min_operations_per_sec, tenant.operations_per_sec);
+        if most > 0 && least > most {
+            problems.push(format!(
+                "tenant.{name}.min_operations_per_sec: {least} is more than the {most} that operations_per_sec allows"
+            ));
+        }
         check_tenant_pool(config, tenant, &pools, problems);
     }
 }

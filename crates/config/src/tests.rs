@@ -161,6 +161,11 @@ fn wrong_values_of_tenants_users_and_limits_are_refused_by_name() {
         ("[[user]]\nname = \"a\"\nrules = \"nopass\"\ntenant = \"x\"", &["user.a.tenant", "no tenant `x`"]),
         ("[[pool]]\npolicy = \"fifo\"", &["s3-fifo, sieve, lru"]),
         ("[[pool]]\nrebalance = \"hits\"", &["pool.default.rebalance", "hits-per-slab"]),
+        (
+            "[[tenant]]\nname = \"t\"\noperations_per_sec = 10\nmin_operations_per_sec = 11",
+            &["tenant.t.min_operations_per_sec", "11 is more than the 10"],
+        ),
+        ("[control]\npolicy = \"best\"", &["control.policy", "choose static"]),
         ("[[pool]]\nclasses = \"tune\"", &["fixed", "tuned"]),
         ("[[pool]]\nclass_factor = 1.0", &["pool.default.class_factor"]),
         ("[[pool]]\nclass_max_bytes = \"8MiB\"", &["class_max_bytes", "4MiB"]),

@@ -213,7 +213,7 @@ impl Control {
                 state.due_nanos = now.saturating_add(next);
                 state.note(round, clock.unix_secs(), cache.ledger());
             }
-            // A pool was removed meanwhile: the round is made the next time.
+            // The next one may succeed.
             Err(error) => {
                 state.figures.errors += 1;
                 tracing::debug!(%error, "Memory could not be moved between pools.");
@@ -300,25 +300,14 @@ fn report(decision: &Decision, round: &Round, bytes: u64) {
     let saved = round.moves.iter().map(|step| step.saved_misses_per_sec).sum::<f64>();
     let saved_misses_per_sec = format!("{saved:.1}");
     let moves = round.moves.len();
-    if decision.is_dry_run {
-        tracing::info!(
-            number,
-            policy,
-            moves,
-            memory,
-            saved_misses_per_sec,
-            reason,
-            "Memory would be moved between pools."
-        );
-    } else {
-        tracing::info!(
-            number,
-            policy,
-            moves,
-            memory,
-            saved_misses_per_sec,
-            reason,
-            "Memory is moved between pools."
-        );
-    }
+    let what = if decision.is_dry_run { "would be" } else { "is" };
+    tracing::info!(
+        number,
+        policy,
+        moves,
+        memory,
+        saved_misses_per_sec,
+        reason,
+        "Memory {what} moved between pools."
+    );
 }

@@ -279,9 +279,8 @@ impl Core {
         if staying().all(|pool| pool.granted_bytes() == 0) {
             return false;
         }
-        let others = self.ledger.total().saturating_sub(self.ledger.part(Part::Slabs));
-        let left = self.ledger.limit().saturating_sub(others);
-        let left = left - left / NOT_GRANTED_PART;
+        let slabs = self.ledger.room_for(Part::Slabs);
+        let left = slabs - slabs / NOT_GRANTED_PART;
         let sum = |of: &dyn Fn(&Pool) -> u64| staying().map(of).fold(0, u64::saturating_add);
         let reserved = sum(&|pool| pool.reserve_bytes());
         let beyond = sum(&|pool| pool.granted_bytes().saturating_sub(pool.reserve_bytes()));

@@ -289,7 +289,7 @@ impl Controller {
         let memory = to_grant(cache);
         let in_use: u64 = pools.iter().map(|pool| pool.slab_bytes).sum();
         let (mut view, mut unmet) =
-            look::view(&seen, memory, secs, (self.policy.rails.least_share, self.goes_by_curves));
+            look::view(&seen, memory, secs, (&self.policy.rails, self.goes_by_curves));
         if self.asks_for_backends {
             look::add_backends(&mut view, &seen);
         }
@@ -397,9 +397,7 @@ fn policy_named(name: &str) -> Result<&'static registry::Entry, Error> {
 
 /// The memory for slabs that pools may be granted, in bytes.
 fn to_grant(cache: &Cache) -> u64 {
-    let ledger = cache.ledger();
-    let fixed = ledger.total().saturating_sub(ledger.part(Part::Slabs));
-    let slabs = ledger.limit().saturating_sub(fixed);
+    let slabs = cache.ledger().room_for(Part::Slabs);
     slabs - slabs / SPARE_PART
 }
 

@@ -83,16 +83,9 @@ pub fn demo(options: &DemoOptions, stop: &AtomicBool, out: &mut dyn Write) -> Re
     }
     let outcome = watched.and(ended);
     match served.exit_status().filter(|_| outcome.is_err()) {
-        Some(status) => bail!("the server ended with {status}; its log ends:\n{}", last_lines(&served)),
+        Some(status) => bail!("the server ended with {status}{}", served.quoted_log()),
         None => outcome,
     }
-}
-
-/// The end of the server's log.
-fn last_lines(served: &Served) -> String {
-    let log = served.log().unwrap_or_default();
-    let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(10)..].join("\n")
 }
 
 fn about(name: &str) -> &'static str {

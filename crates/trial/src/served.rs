@@ -274,7 +274,9 @@ impl Served {
         }
     }
 
-    fn quoted_log(&self) -> String {
+    /// The last lines that the server has logged, to be put behind an error; empty if there are
+    /// none.
+    pub fn quoted_log(&self) -> String {
         let log = self.log().unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let tail = lines.get(lines.len().saturating_sub(QUOTED_LINES)..).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use allocate::guard::Rails;
 use allocate::{Demand, Grant, Outcome, Pool, Resource, View, partition};
 use curve::{MissRatioCurve, Unit};
 use memory::watch::{CurveConfig, PoolCurve};
@@ -147,7 +148,7 @@ impl Controller {
         seen.min_request_rate = self.promises.get(&pool.name).copied().unwrap_or(0.0);
         let backend_per_sec = self.backends.get(&pool.name).copied().unwrap_or_else(|| {
             let now = if secs > 0.0 { misses as f64 / secs } else { 0.0 };
-            let before = self.last.get(&pool.id).map_or(now, |last| last.backend_per_sec);
+            let before = last.map_or(now, |last| last.backend_per_sec);
             now + SMOOTHING * (before - now)
         });
         let cost_learnt = || {
@@ -214,7 +215,7 @@ pub(super) fn view(
     seen: &[Seen],
     memory: u64,
     secs: f64,
-    (least_share, goes_by_curves): (f64, bool),
+    (rails, goes_by_curves): (&Rails, bool),
 ) -> (View, Vec<String>) {
     let mut view = View {
         memory,
@@ -235,28 +236,29 @@ pub(super) fn view(
         ));
     }
     if goes_by_curves {
-        unmet.extend(pin_without_curve(&mut view, seen));
+        unmet.extend(pin_unknown(&mut view, seen));
     }
-    let sizes = present(&view, least_share);
+    let sizes = present(&view, rails);
     view.pools.iter_mut().zip(sizes).for_each(|(pool, size)| pool.size = size);
     (view, unmet)
 }
 
 /// Gives pools whose curve is not known their shares by weight, and no policy may change that.
 /// Returns of which none is learnt, in words.
-fn pin_without_curve(view: &mut View, seen: &[Seen]) -> Option<String> {
-    let unknown: Vec<usize> = (0..seen.len()).filter(|&at| !seen[at].is_known).collect();
-    let without: Vec<usize> = unknown.iter().copied().filter(|&at| !seen[at].is_learnt).collect();
-    let name = |at: &usize| view.pools[*at].name.clone();
-    let first = without.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
+fn pin_unknown(view: &mut View, seen: &[Seen]) -> Option<String> {
+    if seen.iter().all(|seen| seen.is_known) {
+        return None;
+    }
     let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
     let shares = partition::shares(view, &weights);
-    for &at in &unknown {
-        let pool = &mut view.pools[at];
-        (pool.floor, pool.ceiling) = (shares[at].memory, shares[at].memory);
+    for ((pool, share), _) in view.pools.iter_mut().zip(shares).zip(seen).filter(|(_, seen)| !seen.is_known) {
+        (pool.floor, pool.ceiling) = (share.memory, share.memory);
     }
+    let without: Vec<&str> =
+        seen.iter().filter(|seen| !seen.is_learnt).map(|seen| seen.pool.name.as_str()).collect();
     (!without.is_empty()).then(|| {
         let (count, more) = (without.len(), if without.len() > NAMED { " …" } else { "" });
+        let first = without[..count.min(NAMED)].join(", ");
         format!("no curves are learnt of {count} pools, which have their shares by weight: {first}{more}")
     })
 }
@@ -273,11 +275,11 @@ pub(super) fn add_backends(view: &mut View, seen: &[Seen]) {
 
 /// The present sizes, fitted to the memory and the bounds: those of the view, and the least share
 /// that the rails leave to each pool: a new pool shall not cause all memory to move at once.
-fn present(view: &View, least_share: f64) -> Vec<u64> {
-    let least = (least_share * view.mean_share()) as u64;
+fn present(view: &View, rails: &Rails) -> Vec<u64> {
     let mut raised = view.clone();
-    raised.pools.iter_mut().for_each(|pool| pool.floor = pool.floor.max(least.min(pool.ceiling)));
-    partition::present(if raised.validate().is_ok() { &raised } else { view })
+    // If that does not fit, the floors are those of the view.
+    let _ = rails.raise_floors(&mut raised);
+    partition::present(&raised)
 }
 
 /// The memory that LRU, whose curve this is, would need for a miss ratio that a pool of another
