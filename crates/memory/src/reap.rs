@@ -17,7 +17,7 @@ const STEP: usize = 64;
 impl Cache {
     /// Takes out the items that have expired, and returns how many. [`Self::maintain`] does so as
     /// well. Costs in proportion to what expires, and a look at one cache line of each pool; an
-    /// item is reaped late by at most a 16th of its time to live, and is never found meanwhile.
+    /// item is reaped late by less than a 15th of its time to live, and is never found meanwhile.
     pub fn reap(&self) -> u64 {
         let core = self.core();
         let (pools, now) = (core.pools.all(), core.now());

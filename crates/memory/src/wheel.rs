@@ -2,10 +2,10 @@
 //!
 //! An entry lies in a *slot* that covers some seconds and is due when the slot has ended. Level 0
 //! has slots of one second, each further level slots four times as long; a level has 64. An entry
-//! goes to the first level that reaches as far as its expiry, and stays there: a slot is at most a
-//! 16th as long as the time that was left, so that an item is reaped late by at most a 16th of its
-//! time to live (and is never found meanwhile). An entry costs four bytes and a little, and is
-//! looked at once.
+//! goes to the first level that reaches as far as its expiry, and stays there. Of the level before
+//! it more than 63 slots did not suffice, so that a slot is shorter than 4/63 of the time that was
+//! left: an item is reaped late by less than a 15th of its time to live (and is never found
+//! meanwhile). An entry costs four bytes and a little, and is looked at once.
 //!
 //! Entries name items as those of eviction queues do, and turn stale as those do: when an item
 //! leaves by another way, or is given another expiry. An item whose expiry is brought forward gets
@@ -188,6 +188,28 @@ mod tests {
         std::iter::from_fn(|| wheel.pop_due(now)).map(|entry| entry.0).collect()
     }
 
+    /// The seconds after its expiry at which an item with this time to live may be reaped.
+    fn late(ttl: u32) -> u32 {
+        (u64::from(ttl) * 4 / 63) as u32
+    }
+
+    #[test]
+    fn lateness_is_greatest_just_beyond_the_reach_of_a_level() {
+        for level in 1..8 {
+            let (slot, before) = (1_u32 << (SHIFT * level), 1_u32 << (SHIFT * (level - 1)));
+            let mut greatest = 0.0_f64;
+            // In the last second of a slot of the level before, 63 more of them are within reach.
+            for now in [64 * slot - 1, 64 * slot, 65 * slot - 2, 64 * slot + before - 1] {
+                for ttl in 62 * before..66 * before {
+                    let end = Wheel::new(now).insert(Entry(0), now + ttl, now);
+                    assert!(end - (now + ttl) <= late(ttl), "{ttl} s from {now} on, due at {end}");
+                    greatest = greatest.max(f64::from(end - (now + ttl)) / f64::from(ttl));
+                }
+            }
+            assert!((0.7 / 16.0..4.0 / 63.0).contains(&greatest), "level {level}: {greatest}");
+        }
+    }
+
     #[test]
     fn near_entries_are_due_to_the_second() {
         let mut wheel = Wheel::new(1_000);
@@ -232,7 +254,7 @@ mod tests {
                     prop_assert!(time <= now, "early");
                 }
                 for (inserted, time) in model.values() {
-                    prop_assert!(now <= time + (time - inserted) / 16 + 1, "late");
+                    prop_assert!(now <= time + late(time - inserted) + 1, "late");
                 }
                 prop_assert_eq!(wheel.len(), model.len());
             }
