@@ -1,0 +1,191 @@
+//! The agent as a plain value.
+
+use control::v1::register_response::Standing;
+use control::v1::{
+    Holding, LeaveRequest, RegisterRequest, RegisterResponse, ResizeRequest, ResizeResponse, StatsRequest,
+    StatsResponse,
+};
+
+use crate::duty::Duty;
+use crate::instance::{Instance, InstanceError, Look};
+use crate::report::Reports;
+use crate::{MILLI, Nanos};
+
+/// What an agent is told when it is created.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// `host:port` at which orchestrators reach the agent.
+    pub address: String,
+    /// A number that no other agent has: drawn at random.
+    pub session: u64,
+}
+
+/// An agent: the instance, and whose requests it carries out. The caller serves it, and has it
+/// register as [`Self::next`] says.
+#[derive(Debug)]
+pub struct Agent<I> {
+    config: AgentConfig,
+    instance: I,
+    duty: Duty,
+    reports: Reports,
+    /// The name and the incarnation that were registered last; 0 = none.
+    name: String,
+    incarnation: u64,
+    /// When the registration that is under way was sent.
+    asked_at: Nanos,
+}
+
+/// What an agent's driver does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Registers with an orchestrator.
+    Register,
+    /// Waits for so long, as there is a lease.
+    Wait(Nanos),
+}
+
+impl<I: Instance> Agent<I> {
+    /// An agent without a lease.
+    pub fn new(config: AgentConfig, instance: I) -> Self {
+        Self {
+            config,
+            instance,
+            duty: Duty::default(),
+            reports: Reports::default(),
+            name: String::new(),
+            incarnation: 0,
+            asked_at: 0,
+        }
+    }
+
+    /// The instance.
+    pub fn instance(&self) -> &I {
+        &self.instance
+    }
+
+    /// Says whether it is time to register.
+    pub fn next(&self, now: Nanos) -> Next {
+        match self.duty.lease_left(now) {
+            0 => Next::Register,
+            left => Next::Wait(left),
+        }
+    }
+
+    /// Begins to register.
+    ///
+    /// # Errors
+    /// If the instance does not answer.
+    pub fn registration(&mut self, now: Nanos) -> Result<RegisterRequest, InstanceError> {
+        let look = self.instance.look()?;
+        self.note_incarnation(look.instance.incarnation);
+        self.name.clone_from(&look.instance.name);
+        self.asked_at = now;
+        Ok(RegisterRequest {
+            revision: control::REVISION,
+            instance: Some(look.instance.clone()),
+            session: self.config.session,
+            address: self.config.address.clone(),
+            holding: Some(self.holding(&look)),
+            least: look.least,
+            most: look.most,
+            seen_term: self.duty.leader().term,
+        })
+    }
+
+    /// Has the answer to the registration that was begun last. Returns false if it is refused by
+    /// one who does not lead any more.
+    pub fn registered(&mut self, response: &RegisterResponse) -> bool {
+        let leader = response.leader.unwrap_or_default();
+        let is_accepted = response.standing() == Standing::Accepted && self.duty.hear(leader);
+        if is_accepted {
+            self.duty.renew(self.asked_at + Nanos::from(response.lease_millis) * MILLI);
+        }
+        is_accepted
+    }
+
+    /// The request by which the instance leaves, as it ends.
+    pub fn departure(&self) -> LeaveRequest {
+        LeaveRequest { name: self.name.clone(), incarnation: self.incarnation, session: self.config.session }
+    }
+
+    /// Answers what changed, and has its lease renewed.
+    ///
+    /// # Errors
+    /// If the instance does not answer: the lease is not renewed then.
+    pub fn stats(&mut self, request: &StatsRequest, now: Nanos) -> Result<StatsResponse, InstanceError> {
+        let leader = request.leader.unwrap_or_default();
+        let is_led = request.session == self.config.session && self.duty.hear(leader);
+        let mut response = StatsResponse { session: self.config.session, ..StatsResponse::default() };
+        if is_led {
+            let look = self.instance.look()?;
+            if self.note_incarnation(look.instance.incarnation) {
+                // Who was registered is not there any more.
+                self.duty.give_up();
+            } else {
+                self.duty.renew(now + Nanos::from(request.lease_millis) * MILLI);
+                response.accepted = true;
+                response.holding = Some(self.holding(&look));
+                self.reports.write(&look.pools, request.known, &mut response);
+            }
+        }
+        response.leader = Some(self.duty.leader());
+        response.lease_left_millis = self.lease_left_millis(now);
+        Ok(response)
+    }
+
+    /// Sets limits, if nothing later was carried out (invariants 1 and 2).
+    ///
+    /// # Errors
+    /// If the instance does not say what it has now.
+    pub fn resize(&mut self, request: &ResizeRequest, now: Nanos) -> Result<ResizeResponse, InstanceError> {
+        let leader = request.leader.unwrap_or_default();
+        let mut response = ResizeResponse { session: self.config.session, ..ResizeResponse::default() };
+        if request.session == self.config.session && self.duty.obeys(leader, now) {
+            if self.duty.begin(request)
+                && let Err(error) = self.instance.resize(&request.limits, &request.grants)
+            {
+                response.failure = words(&error);
+            }
+            let look = self.instance.look()?;
+            if self.note_incarnation(look.instance.incarnation) {
+                self.duty.give_up();
+            } else {
+                response.accepted = true;
+                response.holding = Some(self.holding(&look));
+            }
+        }
+        response.leader = Some(self.duty.leader());
+        response.lease_left_millis = self.lease_left_millis(now);
+        Ok(response)
+    }
+
+    /// Returns whether the instance is another one than was registered.
+    fn note_incarnation(&mut self, now: u64) -> bool {
+        let before = std::mem::replace(&mut self.incarnation, now);
+        let is_another = before != 0 && before != now;
+        if is_another {
+            self.reports = Reports::default();
+        }
+        is_another
+    }
+
+    fn holding(&self, look: &Look) -> Holding {
+        let (term, sequence) = self.duty.done();
+        Holding { limits: look.limits.clone(), used: look.used.clone(), term, sequence }
+    }
+
+    fn lease_left_millis(&self, now: Nanos) -> u32 {
+        u32::try_from(self.duty.lease_left(now) / MILLI).unwrap_or(u32::MAX)
+    }
+}
+
+/// An error with its causes.
+pub(crate) fn words(error: &InstanceError) -> String {
+    let mut words = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        words = format!("{words}: {cause}");
+        source = cause.source();
+    }
+    words
+}

@@ -1,0 +1,227 @@
+//! What the pools of a node shall have: the policy, and what it sees.
+
+use std::collections::BTreeMap;
+
+use allocate::guard::{Guarded, Rails};
+use allocate::registry::Registered;
+use allocate::{Decision, Grant, Outcome, Place, Policy, Pool, View, partition};
+
+use crate::member::{Key, Member};
+
+/// One byte in this many of the memory of a node is for what grows beside pools: index,
+/// connections.
+const GROWTH_PART: u64 = 32;
+/// While one byte in this many is not used, nobody goes short and nothing is decided.
+const FREE_PART: u64 = 10;
+/// A prediction is compared with what came if the pool had its grant but for one byte in this many.
+const NEAR_PART: u64 = 16;
+
+/// A decision about the pools of a node.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    /// The node.
+    pub node: String,
+    /// The memory that its pools can have together, in bytes.
+    pub memory_bytes: u64,
+    /// True if memory was short, so that the policy was asked.
+    pub is_short: bool,
+    /// The moves, each with its reason.
+    pub moves: Vec<Move>,
+    /// All pools of the instances that answered.
+    pub pools: Vec<DecidedPool>,
+    /// Bounds and promises that cannot be kept, in words.
+    pub unmet: Vec<String>,
+}
+
+/// A move of memory that was decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Move {
+    /// The pool that gives, as `instance/pool`; `None` for memory that nobody had.
+    pub from: Option<String>,
+    /// The pool that receives; `None` for memory that nobody has any more.
+    pub to: Option<String>,
+    /// Bytes.
+    pub bytes: u64,
+    /// The misses per second that the move saves, as predicted.
+    pub saved_misses_per_sec: f64,
+    /// The reason, in words.
+    pub reason: String,
+}
+
+/// A pool in a decision.
+#[derive(Clone, Debug)]
+pub struct DecidedPool {
+    /// `instance/pool`.
+    pub name: String,
+    /// Its grant before and since, in bytes.
+    pub before_bytes: u64,
+    /// In bytes.
+    pub granted_bytes: u64,
+    /// What it uses, in bytes.
+    pub used_bytes: u64,
+    /// Reads per second.
+    pub reads_per_sec: f64,
+    /// The miss ratio since the last round.
+    pub missed: Option<f64>,
+    /// The one that was predicted for that time, if the pool had its grant.
+    pub predicted: Option<f64>,
+    /// The one that is predicted from now on; `None` if its curve is not known.
+    pub expected: Option<f64>,
+}
+
+/// Decides about the pools of those members of a node that answered, and notes what was decided in
+/// them. `memory` is what all of these members together may have.
+pub(crate) fn decide(
+    policy: &mut Guarded<Registered>,
+    goes_by_curves: bool,
+    node: &str,
+    members: &mut BTreeMap<Key, Member>,
+    memory: u64,
+) -> Decided {
+    let here = |member: &Member| member.instance.node == node && member.is_present;
+    let overhead = members.values().filter(|&member| here(member)).map(Member::overhead).sum();
+    let memory_bytes = memory.saturating_sub(overhead) / GROWTH_PART * (GROWTH_PART - 1);
+    let mut view = View { memory: memory_bytes, ..View::default() };
+    let (mut known, mut places) = (Vec::new(), Vec::new());
+    policy.rails.instances.clear();
+    for (i, (key, member)) in members.iter().filter(|(_, member)| here(member)).enumerate() {
+        let place = Place { node: 0, instance: i as u32 };
+        if member.most < u64::MAX {
+            let most = without_growth(member.most.saturating_sub(member.overhead()));
+            policy.rails.instances.push((place, most));
+        }
+        for (&id, pool) in &member.pools {
+            view.pools.push(pool.seen(name(&key.name, &pool.report.name), place));
+            known.push(pool.is_known());
+            places.push((key.clone(), id, pool.granted.is_some()));
+        }
+    }
+    tell_apart(&mut view.pools);
+    let mut unmet = fit_floors(&mut view);
+    let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
+    let shares = partition::shares(&view, &weights);
+    for ((pool, share), (_, _, is_granted)) in view.pools.iter_mut().zip(shares).zip(&places) {
+        if !is_granted {
+            pool.size = share.memory;
+        }
+    }
+    if goes_by_curves {
+        pin_unknown(&mut view, &known, &weights);
+    }
+    let sizes = present(&view, &policy.rails);
+    view.pools.iter_mut().zip(sizes).for_each(|(pool, size)| pool.size = size);
+
+    let used: u64 = view.pools.iter().map(|pool| pool.used).fold(0, u64::saturating_add);
+    let is_short = used >= memory_bytes - memory_bytes / FREE_PART && !view.pools.is_empty();
+    let decision = if is_short { policy.decide(&view) } else { Decision::stay(&view) };
+    let full = |pool: usize| view.pools[pool].name.clone();
+    unmet.extend(decision.unmet.iter().map(|unmet| format!("{}: {}", full(unmet.pool), unmet.reason)));
+    let moves = decision.moves.iter().filter(|step| step.bytes > 0).map(|step| Move {
+        from: step.from.map(full),
+        to: step.to.map(full),
+        bytes: step.bytes,
+        saved_misses_per_sec: step.gain,
+        reason: step.reason.clone(),
+    });
+    let moves = moves.collect();
+    let pools = note(members, &view, &decision, &known, &places);
+    for member in members.values_mut().filter(|member| here(member)) {
+        member.note_target();
+    }
+    Decided { node: node.to_owned(), memory_bytes, is_short, moves, pools, unmet }
+}
+
+/// Notes the grants in the pools, with what is predicted, and tells them.
+fn note(
+    members: &mut BTreeMap<Key, Member>,
+    view: &View,
+    decision: &Decision,
+    known: &[bool],
+    places: &[(Key, u32, bool)],
+) -> Vec<DecidedPool> {
+    let decided = view.pools.iter().zip(&decision.grants).zip(known).zip(places);
+    let told = decided.filter_map(|(((seen, grant), known), (key, id, _))| {
+        let pool = members.get_mut(key)?.pools.get_mut(id)?;
+        let near = |bytes: u64| bytes.abs_diff(seen.used) <= bytes / NEAR_PART;
+        let predicted = pool.expected.filter(|_| pool.granted.is_some_and(near));
+        let before_bytes = pool.granted.unwrap_or(seen.size);
+        let at = |memory| Outcome::of(seen, &Grant { memory, resources: Vec::new() }).miss_ratio;
+        // The curve alone also counts what was missed while the pool filled.
+        let moved = |missed: f64| (missed + at(grant.memory) - at(seen.used)).clamp(0.0, 1.0);
+        pool.expected = known.then(|| pool.missed.map_or_else(|| at(grant.memory), moved));
+        pool.granted = Some(grant.memory);
+        Some(DecidedPool {
+            name: seen.name.clone(),
+            before_bytes,
+            granted_bytes: grant.memory,
+            used_bytes: seen.used,
+            reads_per_sec: pool.reads_per_sec,
+            missed: pool.missed,
+            predicted,
+            expected: pool.expected,
+        })
+    });
+    told.collect()
+}
+
+impl Member {
+    /// The limit that its pools' grants add up to, with what it uses beside them.
+    fn note_target(&mut self) {
+        if self.pools.is_empty() {
+            return;
+        }
+        let grants: u64 = self.pools.values().filter_map(|pool| pool.granted).fold(0, u64::saturating_add);
+        let target = (grants / (GROWTH_PART - 1) * GROWTH_PART).saturating_add(self.overhead());
+        self.target = Some(target.clamp(self.least, self.most.max(self.least)));
+    }
+}
+
+fn without_growth(bytes: u64) -> u64 {
+    bytes / GROWTH_PART * (GROWTH_PART - 1)
+}
+
+fn name(instance: &str, pool: &str) -> String {
+    if pool.is_empty() { instance.to_owned() } else { format!("{instance}/{pool}") }
+}
+
+/// Gives pools of equal names others: a policy tells pools apart by theirs.
+fn tell_apart(pools: &mut [Pool]) {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    for pool in pools {
+        let times = seen.entry(pool.name.clone()).or_default();
+        *times += 1;
+        if *times > 1 {
+            pool.name = format!("{} ({times})", pool.name);
+        }
+    }
+}
+
+/// Lowers floors that add up to more than there is, and says so.
+fn fit_floors(view: &mut View) -> Vec<String> {
+    let floors: u64 = view.pools.iter().map(|pool| pool.floor).fold(0, u64::saturating_add);
+    if floors <= view.memory {
+        return Vec::new();
+    }
+    let part = view.memory as f64 / floors as f64;
+    view.pools.iter_mut().for_each(|pool| pool.floor = (pool.floor as f64 * part) as u64);
+    let memory = view.memory;
+    vec![format!(
+        "the least sizes of pools add up to {floors} bytes, and pools can have {memory} together: they count in part"
+    )]
+}
+
+/// Gives pools whose curve is not known their shares by weight, and no policy may change that.
+fn pin_unknown(view: &mut View, known: &[bool], weights: &[f64]) {
+    let shares = partition::shares(view, weights);
+    for ((pool, share), _) in view.pools.iter_mut().zip(shares).zip(known).filter(|(_, known)| !**known) {
+        (pool.floor, pool.ceiling) = (share.memory, share.memory);
+    }
+}
+
+/// The present sizes, fitted to the memory and the bounds.
+fn present(view: &View, rails: &Rails) -> Vec<u64> {
+    let mut raised = view.clone();
+    // If that does not fit, the floors are those of the view.
+    let _ = rails.raise_floors(&mut raised);
+    partition::present(&raised)
+}

@@ -1,0 +1,742 @@
+//! The instances, their leases, and what they can have.
+
+use std::collections::BTreeMap;
+
+use allocate::guard::{Aim, Guarded, Rails};
+use allocate::registry::{self, Registered};
+use control::amounts;
+use control::v1::register_response::Standing;
+use control::v1::{
+    Holding, Instance, Leader, LeaveRequest, PoolGrant, RegisterRequest, RegisterResponse, ResizeRequest,
+    ResizeResponse, StatsRequest, StatsResponse,
+};
+
+use crate::decide::{self, Decided};
+use crate::hold::Hold;
+use crate::member::{Key, Member, none_is_any};
+use crate::{MILLI, Nanos};
+
+/// A lease counts here for one part in this many longer, as clocks differ.
+const DRIFT_PART: Nanos = 8;
+/// What donors have to free moves in steps of one byte in this many of a node's memory.
+const CHUNK_PART: u64 = 64;
+/// An instance has filled what it has if all but one byte in this many is used.
+const FILLED_PART: u64 = 8;
+/// A pool's grant is told again if it differs by one byte in this many.
+const GRANT_PART: u64 = 64;
+
+/// The memory of nodes, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// Of each node that is not named; `None`: instances on such nodes are refused.
+    pub each: Option<u64>,
+    /// By name.
+    pub nodes: BTreeMap<String, u64>,
+    /// What is not given to instances, of each node: for those that come with memory of their own.
+    pub spare: u64,
+}
+
+impl Budget {
+    fn of(&self, node: &str) -> Option<u64> {
+        self.nodes.get(node).copied().or(self.each)
+    }
+}
+
+/// The settings of a [`Fleet`].
+#[derive(Clone, Debug)]
+pub struct FleetConfig {
+    /// The orchestrator: another number for each.
+    pub id: u64,
+    /// The memory of nodes.
+    pub budget: Budget,
+    /// How long an instance is counted on that does not answer, in nanoseconds.
+    pub lease: Nanos,
+    /// The policy, by its name in [`allocate::registry`].
+    pub policy: String,
+    /// Bounds on decisions; nodes and instances are the fleet's own.
+    pub rails: Rails,
+}
+
+/// The reason why a fleet cannot be led as configured.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    /// There is no policy of this name.
+    #[error("there is no policy {0:?}; one of {names}", names = registry::policies().iter().map(|entry| entry.name).collect::<Vec<_>>().join(", "))]
+    Policy(String),
+}
+
+/// What must be saved of an instance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Who it is.
+    pub instance: Instance,
+    /// Its agent.
+    pub session: u64,
+    /// Where its agent is.
+    pub address: String,
+    /// The most memory that it can have, in bytes.
+    pub held_bytes: u64,
+}
+
+/// What is to be done, in this order: first all is saved, then the calls are made.
+#[derive(Clone, Debug, Default)]
+pub struct Outgoing {
+    /// What is saved of instances; `None`: it is forgotten.
+    pub save: Vec<(Key, Option<Record>)>,
+    /// Calls to agents, which do not wait for one another.
+    pub calls: Vec<Call>,
+}
+
+/// A call to an agent.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The instance.
+    pub key: Key,
+    /// Where its agent is.
+    pub address: String,
+    /// When it was made.
+    pub made_at: Nanos,
+    /// What is asked.
+    pub request: Request,
+}
+
+/// What is asked of an agent.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// What its instance has.
+    Stats(StatsRequest),
+    /// To set limits.
+    Resize(ResizeRequest),
+}
+
+/// What an agent answered.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// To [`Request::Stats`].
+    Stats(StatsResponse),
+    /// To [`Request::Resize`].
+    Resize(ResizeResponse),
+}
+
+/// Why a call has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// None came in time, or the network failed: the agent may have carried it out.
+    Silent,
+    /// Nobody listens at its address.
+    Refused,
+}
+
+/// Another orchestrator that an agent heard of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Superseded {
+    /// Its term.
+    pub term: u64,
+    /// For how long the agent counts on it yet.
+    pub lease_left: Nanos,
+}
+
+/// An instance as it stands.
+#[derive(Clone, Debug)]
+pub struct MemberStatus {
+    /// Who it is.
+    pub instance: Instance,
+    /// Where its agent is.
+    pub address: String,
+    /// True if its lease runs.
+    pub is_leased: bool,
+    /// The limit that it said last, in bytes.
+    pub limit_bytes: u64,
+    /// What it said last to use.
+    pub used_bytes: u64,
+    /// The most that it can have.
+    pub held_bytes: u64,
+    /// The limit that was decided.
+    pub target_bytes: Option<u64>,
+}
+
+/// All instances of an orchestrator.
+pub struct Fleet {
+    config: FleetConfig,
+    entry: &'static registry::Entry,
+    /// By node.
+    policies: BTreeMap<String, Guarded<Registered>>,
+    leader: Leader,
+    sequence: u64,
+    members: BTreeMap<Key, Member>,
+    /// Limits are raised from then on: those who had a lease of an earlier orchestrator have come
+    /// by then.
+    raises_from: Nanos,
+    superseded: Option<Superseded>,
+    unsaved: Vec<(Key, Option<Record>)>,
+    #[cfg(test)]
+    pub(crate) planted: Planted,
+}
+
+/// Faults that tests plant, which the invariants must show.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Planted {
+    #[default]
+    None,
+    /// Receivers grow before donors have shrunk.
+    GrowFirst,
+    /// What an instance has is free as soon as its lease is over.
+    ForgetSilent,
+    /// A request that was not answered is taken to be lost.
+    ForgetSent,
+    /// A request is made before what it allows is saved.
+    SaveLate,
+}
+
+impl Fleet {
+    /// A fleet that is led in `term` from now on; `records` are what was saved.
+    ///
+    /// # Errors
+    /// If there is no such policy.
+    pub fn new(
+        config: FleetConfig,
+        term: u64,
+        records: impl IntoIterator<Item = Record>,
+        now: Nanos,
+    ) -> Result<Self, FleetError> {
+        let entry =
+            registry::entry(&config.policy).ok_or_else(|| FleetError::Policy(config.policy.clone()))?;
+        let lease = config.lease + config.lease / DRIFT_PART;
+        let members = records.into_iter().map(|record| {
+            let hold = Hold::remembered(record.held_bytes);
+            let member = Member {
+                session: record.session,
+                lease_until: now + lease,
+                saved: Some(record.clone()),
+                ..Member::new(record.instance, record.address, hold)
+            };
+            (Key::of(&member.instance), member)
+        });
+        Ok(Self {
+            leader: Leader { term, id: config.id },
+            entry,
+            policies: BTreeMap::new(),
+            sequence: 0,
+            members: members.collect(),
+            raises_from: now + lease,
+            superseded: None,
+            unsaved: Vec::new(),
+            config,
+            #[cfg(test)]
+            planted: Planted::None,
+        })
+    }
+
+    /// The present leadership.
+    pub fn leader(&self) -> Leader {
+        self.leader
+    }
+
+    /// The latest leader that an agent heard of after this one.
+    pub fn superseded(&self) -> Option<Superseded> {
+        self.superseded
+    }
+
+    /// The instances.
+    pub fn members(&self, now: Nanos) -> Vec<MemberStatus> {
+        let status = |member: &Member| MemberStatus {
+            instance: member.instance.clone(),
+            address: member.address.clone(),
+            is_leased: member.reported_at.is_some() && now < member.lease_until,
+            limit_bytes: member.hold.limit(),
+            used_bytes: member.hold.used(),
+            held_bytes: member.hold.held(),
+            target_bytes: member.target,
+        };
+        self.members.values().map(status).collect()
+    }
+
+    /// The most memory that the instances of a node can have together, in bytes.
+    pub fn held(&self, node: &str) -> u64 {
+        let here = self.members.values().filter(|member| member.instance.node == node);
+        here.map(|member| member.hold.held()).fold(0, u64::saturating_add)
+    }
+
+    /// An agent registers.
+    pub fn register(&mut self, request: &RegisterRequest, now: Nanos) -> (RegisterResponse, Outgoing) {
+        let response = match self.registered(request, now) {
+            Ok(()) => RegisterResponse {
+                standing: Standing::Accepted.into(),
+                leader: Some(self.leader),
+                lease_millis: self.lease_millis(),
+                ..RegisterResponse::default()
+            },
+            Err(response) => *response,
+        };
+        (response, self.outgoing(Vec::new()))
+    }
+
+    fn registered(&mut self, request: &RegisterRequest, now: Nanos) -> Result<(), Box<RegisterResponse>> {
+        let refused = |reason: String| {
+            Box::new(RegisterResponse {
+                standing: Standing::Refused.into(),
+                reason,
+                ..RegisterResponse::default()
+            })
+        };
+        if request.revision != control::REVISION {
+            let (theirs, ours) = (request.revision, control::REVISION);
+            return Err(refused(format!(
+                "the agent speaks revision {theirs} of the format, and this orchestrator {ours}: update the older one"
+            )));
+        }
+        let instance = request.instance.clone().unwrap_or_default();
+        if instance.name.is_empty() || request.session == 0 || request.address.is_empty() {
+            return Err(refused("a registration needs a name, a session and an address".to_owned()));
+        }
+        if self.config.budget.of(&instance.node).is_none() {
+            return Err(refused(format!(
+                "the orchestrator has no memory for node {:?}: add it to its configuration",
+                instance.node
+            )));
+        }
+        if request.seen_term > self.leader.term {
+            self.note_superseded(Superseded { term: request.seen_term, lease_left: 0 });
+            return Err(Box::new(RegisterResponse {
+                standing: Standing::NotLeader.into(),
+                ..RegisterResponse::default()
+            }));
+        }
+        let key = Key::of(&instance);
+        let holding = request.holding.clone().unwrap_or_default();
+        if let Some(member) = self.members.get(&key)
+            && member.session != request.session
+            && now < member.lease_until
+        {
+            let left = (member.lease_until - now) / MILLI + 1;
+            return Err(Box::new(RegisterResponse {
+                standing: Standing::Wait.into(),
+                wait_millis: u32::try_from(left).unwrap_or(u32::MAX),
+                reason: "an earlier agent of the instance has a lease".to_owned(),
+                ..RegisterResponse::default()
+            }));
+        }
+        let lease_until = now + self.lease();
+        let member = self
+            .members
+            .entry(key)
+            .or_insert_with(|| Member::new(instance.clone(), request.address.clone(), Hold::of(&holding)));
+        if member.session == request.session {
+            member.hold.witness(&holding);
+        } else {
+            member.begin_session(request.session, &holding);
+        }
+        member.instance = instance;
+        member.address.clone_from(&request.address);
+        member.least = amounts::memory(&request.least);
+        member.most = none_is_any(&request.most);
+        member.lease_until = lease_until;
+        (member.came_at, member.is_refused) = (now, false);
+        Ok(())
+    }
+
+    /// An instance ends in order. One that goes on without its agent keeps what it can have.
+    pub fn leave(&mut self, request: &LeaveRequest, now: Nanos) -> Outgoing {
+        let key = Key { name: request.name.as_str().into(), incarnation: request.incarnation };
+        if let Some(member) = self.members.get_mut(&key).filter(|member| member.session == request.session) {
+            if member.instance.outlives_agent {
+                member.lease_until = now;
+            } else {
+                self.forget(&key);
+            }
+        }
+        self.outgoing(Vec::new())
+    }
+
+    /// A person says that an instance has ended.
+    pub fn forget_instance(&mut self, name: &str) -> Outgoing {
+        let named: Vec<Key> = self.members.keys().filter(|key| &*key.name == name).cloned().collect();
+        named.iter().for_each(|key| self.forget(key));
+        self.outgoing(Vec::new())
+    }
+
+    /// Begins a round: asks all agents.
+    pub fn begin(&mut self, now: Nanos) -> Outgoing {
+        self.forget_gone(now);
+        let (leader, lease_millis) = (self.leader, self.lease_millis());
+        let calls = self.members.iter_mut().map(|(key, member)| {
+            member.is_present = false;
+            let session = member.session;
+            let request = StatsRequest { leader: Some(leader), session, lease_millis, known: member.known };
+            member.call(key, Request::Stats(request), now)
+        });
+        let calls = calls.collect();
+        self.outgoing(calls)
+    }
+
+    /// An agent answered a call, or did not; returns what can be done now.
+    pub fn heard(&mut self, call: &Call, answer: Result<&Answer, Failure>, now: Nanos) -> Outgoing {
+        match (&call.request, answer) {
+            (Request::Stats(request), Ok(Answer::Stats(response))) => {
+                self.told(call, request, response, now);
+                self.outgoing(Vec::new())
+            }
+            (Request::Resize(request), Ok(Answer::Resize(response))) => {
+                self.resized(call, request, response);
+                self.go_on(now)
+            }
+            (_, Ok(_)) => Outgoing::default(),
+            (request, Err(failure)) => {
+                let is_resize = matches!(request, Request::Resize(_));
+                if let Some(member) = self.asked(call) {
+                    member.is_refused = failure == Failure::Refused;
+                }
+                #[cfg(test)]
+                if is_resize
+                    && self.planted == Planted::ForgetSent
+                    && let Some(member) = self.asked(call)
+                {
+                    member.hold = Hold::of(&member.hold.as_said());
+                }
+                if is_resize { self.go_on(now) } else { Outgoing::default() }
+            }
+        }
+    }
+
+    /// The instance that was asked, if the same agent speaks for it still.
+    fn asked(&mut self, call: &Call) -> Option<&mut Member> {
+        let session = match &call.request {
+            Request::Stats(request) => request.session,
+            Request::Resize(request) => request.session,
+        };
+        self.members.get_mut(&call.key).filter(|member| member.session == session)
+    }
+
+    fn told(&mut self, call: &Call, request: &StatsRequest, response: &StatsResponse, now: Nanos) {
+        let lease = self.lease();
+        let Some(member) = self.asked(call) else { return };
+        // Somebody else is where the agent was.
+        member.is_refused = response.session != request.session;
+        if member.is_refused {
+            return;
+        }
+        if !response.accepted {
+            return self.hear(response.leader, response.lease_left_millis);
+        }
+        member.lease_until = now + lease;
+        member.is_present = true;
+        member.hold.confirm(&response.holding.clone().unwrap_or_default(), term(request.leader));
+        member.report(response, now);
+        if member.instance.is_alone {
+            self.forget_others(call);
+        }
+    }
+
+    /// Forgets other incarnations of an instance that was alone at its place after the call was
+    /// made: those that came before that.
+    fn forget_others(&mut self, call: &Call) {
+        let others = self.members.iter().filter(|(key, member)| {
+            key.name == call.key.name && **key != call.key && member.came_at < call.made_at
+        });
+        let others: Vec<Key> = others.map(|(key, _)| key.clone()).collect();
+        others.iter().for_each(|key| self.forget(key));
+    }
+
+    fn resized(&mut self, call: &Call, request: &ResizeRequest, response: &ResizeResponse) {
+        let Some(member) = self.asked(call) else { return };
+        member.is_refused = response.session != request.session;
+        if member.is_refused {
+            return;
+        }
+        if response.accepted {
+            member.hold.confirm(&response.holding.clone().unwrap_or_default(), term(request.leader));
+        } else {
+            self.hear(response.leader, response.lease_left_millis);
+        }
+    }
+
+    fn go_on(&mut self, now: Nanos) -> Outgoing {
+        if self.superseded.is_some() {
+            return Outgoing::default();
+        }
+        let calls = self.advance(now);
+        self.outgoing(calls)
+    }
+
+    /// Decides about all nodes, from the answers of this round.
+    pub fn decide(&mut self, now: Nanos) -> (Vec<Decided>, Outgoing) {
+        if self.superseded.is_some() {
+            return (Vec::new(), Outgoing::default());
+        }
+        let mut nodes: Vec<String> =
+            self.members.values().map(|member| member.instance.node.clone()).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        self.policies.retain(|node, _| nodes.contains(node));
+        let mut decided = Vec::with_capacity(nodes.len());
+        for node in &nodes {
+            let absent =
+                self.members.values().filter(|member| member.instance.node == *node && !member.is_present);
+            let absent = absent.map(|member| member.hold.held()).fold(0, u64::saturating_add);
+            let memory = self.memory(node).saturating_sub(absent);
+            let rails = rails(&self.config.rails, self.entry);
+            let policy = self
+                .policies
+                .entry(node.clone())
+                .or_insert_with(|| Guarded::new(self.entry.registered(), rails));
+            let goes_by_curves = self.entry.aim.is_some();
+            decided.push(decide::decide(policy, goes_by_curves, node, &mut self.members, memory));
+        }
+        let mut calls = self.repeat(now);
+        calls.extend(self.advance(now));
+        (decided, self.outgoing(calls))
+    }
+
+    /// Leads in a later term from now on: after the orchestrator was elected again, or because it
+    /// is alone and agents had heard of a later term.
+    pub fn lead(&mut self, term: u64, now: Nanos) {
+        self.leader.term = term.max(self.leader.term);
+        self.superseded = self.superseded.filter(|other| other.term >= self.leader.term);
+        self.raises_from = now + self.lease();
+    }
+
+    fn lease(&self) -> Nanos {
+        self.config.lease + self.config.lease / DRIFT_PART
+    }
+
+    fn lease_millis(&self) -> u32 {
+        u32::try_from(self.config.lease / MILLI).unwrap_or(u32::MAX)
+    }
+
+    /// What the instances of a node may have.
+    fn memory(&self, node: &str) -> u64 {
+        self.config.budget.of(node).unwrap_or(0).saturating_sub(self.config.budget.spare)
+    }
+
+    fn hear(&mut self, leader: Option<Leader>, lease_left_millis: u32) {
+        let other = leader.unwrap_or_default();
+        if other.term > self.leader.term || other.term == self.leader.term && other.id != self.leader.id {
+            let lease_left = Nanos::from(lease_left_millis) * MILLI;
+            self.note_superseded(Superseded { term: other.term, lease_left });
+        }
+    }
+
+    fn note_superseded(&mut self, other: Superseded) {
+        if self.superseded.is_none_or(|before| before.term <= other.term) {
+            self.superseded = Some(other);
+        }
+    }
+
+    /// Forgets instances whose process is known to be gone.
+    fn forget_gone(&mut self, now: Nanos) {
+        let is_gone = |member: &Member| {
+            #[cfg(test)]
+            if self.planted == Planted::ForgetSilent {
+                return now >= member.lease_until;
+            }
+            member.is_refused && !member.instance.outlives_agent && now >= member.lease_until
+        };
+        let gone: Vec<Key> =
+            self.members.iter().filter(|(_, member)| is_gone(member)).map(|(key, _)| key.clone()).collect();
+        gone.iter().for_each(|key| self.forget(key));
+    }
+
+    fn forget(&mut self, key: &Key) {
+        if self.members.remove(key).is_some() {
+            self.unsaved.push((key.clone(), None));
+        }
+    }
+
+    /// Asks again those that have not answered an earlier request, so that it is known what they
+    /// have: for nothing beyond what they can have already.
+    fn repeat(&mut self, now: Nanos) -> Vec<Call> {
+        let open = self.members.iter().filter(|(_, member)| member.is_present && member.hold.is_open());
+        let open: Vec<(Key, u64)> = open
+            .map(|(key, member)| {
+                let target = member.target.unwrap_or(member.hold.limit());
+                (key.clone(), target.min(member.hold.held()))
+            })
+            .collect();
+        open.into_iter().filter_map(|(key, limit)| self.resize(&key, limit, now)).collect()
+    }
+
+    /// Brings limits nearer to what was decided: lowers those of donors as far as receivers have
+    /// filled what they have, and raises those of receivers by what nobody can have.
+    fn advance(&mut self, now: Nanos) -> Vec<Call> {
+        let mut nodes: Vec<String> =
+            self.members.values().map(|member| member.instance.node.clone()).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let mut calls: Vec<Call> = Vec::new();
+        for node in nodes {
+            for (key, limit) in self.steps(&node, now) {
+                calls.extend(self.resize(&key, limit, now));
+            }
+        }
+        calls
+    }
+
+    /// The limits of a node that are to be changed now.
+    fn steps(&self, node: &str, now: Nanos) -> Vec<(Key, u64)> {
+        let memory = self.memory(node);
+        let held = self.held(node);
+        let chunk = (memory / CHUNK_PART).max(1);
+        let mut free = memory.saturating_sub(held);
+        #[cfg(test)]
+        if self.planted == Planted::GrowFirst {
+            free = free.max(chunk);
+        }
+        let idle = self.members.iter().filter(|(_, member)| {
+            member.instance.node == node && member.is_present && !member.hold.is_open()
+        });
+        let mut gaps: Vec<(&Key, &Member, u64)> =
+            idle.filter_map(|(key, member)| Some((key, member, member.target?))).collect();
+        // Those who lack most come first.
+        gaps.sort_by_key(|(key, member, target)| {
+            (std::cmp::Reverse(target.saturating_sub(member.hold.limit())), (*key).clone())
+        });
+        let mut steps = Vec::new();
+        let mut lacking = 0;
+        for &(key, member, target) in &gaps {
+            let limit = member.hold.limit();
+            let wanted = target.saturating_sub(limit);
+            if wanted == 0 || now < self.raises_from {
+                continue;
+            }
+            let given = wanted.min(free);
+            // Less than that is not worth a request, unless it is all.
+            if given == wanted || given >= chunk {
+                free -= given;
+                steps.push((key.clone(), limit + given));
+            } else if member.hold.used() >= limit - limit / FILLED_PART {
+                lacking += wanted.min(chunk) - given;
+            }
+        }
+        // What is on its way to be free already, and what there is not.
+        let coming: u64 = self
+            .members
+            .values()
+            .filter(|member| member.instance.node == node && member.is_present)
+            .map(|member| member.hold.held().saturating_sub(member.hold.asked()))
+            .fold(0, u64::saturating_add);
+        let mut needed = lacking.saturating_add(held.saturating_sub(memory)).saturating_sub(coming);
+        for &(key, member, target) in gaps.iter().rev() {
+            let surplus = member.hold.limit().saturating_sub(target).min(needed);
+            if surplus > 0 {
+                needed -= surplus;
+                steps.push((key.clone(), member.hold.limit() - surplus));
+            }
+        }
+        // Pools that are to have another part of the same limit.
+        for &(key, member, _) in &gaps {
+            if member.grants_differ() && !steps.iter().any(|(of, _)| of == key) {
+                steps.push((key.clone(), member.hold.limit()));
+            }
+        }
+        steps
+    }
+
+    /// The request to set a limit. Whatever the caller wants, it allows no more than nobody can
+    /// have (invariant 1).
+    fn resize(&mut self, key: &Key, limit: u64, now: Nanos) -> Option<Call> {
+        let node = self.members.get(key)?.instance.node.clone();
+        let others = self.held(&node) - self.members.get(key)?.hold.held();
+        let memory = self.memory(&node);
+        let at = (self.leader.term, self.sequence + 1);
+        let member = self.members.get_mut(key)?;
+        let most = memory.saturating_sub(others).max(member.hold.held());
+        #[cfg(test)]
+        let most = if self.planted == Planted::GrowFirst { u64::MAX } else { most };
+        let limit = limit.min(most);
+        member.hold.send(at, limit);
+        self.sequence += 1;
+        let request = ResizeRequest {
+            leader: Some(self.leader),
+            session: member.session,
+            sequence: self.sequence,
+            limits: amounts::of_memory(limit),
+            grants: member.grants(),
+        };
+        Some(member.call(key, Request::Resize(request), now))
+    }
+
+    /// What is to be saved before `calls` are made.
+    fn outgoing(&mut self, calls: Vec<Call>) -> Outgoing {
+        for (key, member) in &mut self.members {
+            let held = member.hold.held();
+            #[cfg(test)]
+            let held = if self.planted == Planted::SaveLate { member.hold.limit() } else { held };
+            let is_saved = member.saved.as_ref().is_some_and(|saved| {
+                saved.held_bytes == held
+                    && saved.session == member.session
+                    && saved.address == member.address
+                    && saved.instance == member.instance
+            });
+            if !is_saved {
+                let record = Record {
+                    instance: member.instance.clone(),
+                    session: member.session,
+                    address: member.address.clone(),
+                    held_bytes: held,
+                };
+                member.saved = Some(record.clone());
+                self.unsaved.push((key.clone(), Some(record)));
+            }
+        }
+        Outgoing { save: std::mem::take(&mut self.unsaved), calls }
+    }
+}
+
+impl Member {
+    fn new(instance: Instance, address: String, hold: Hold) -> Self {
+        Self {
+            instance,
+            address,
+            session: 0,
+            lease_until: 0,
+            hold,
+            saved: None,
+            least: 0,
+            most: u64::MAX,
+            is_refused: false,
+            came_at: 0,
+            is_present: false,
+            known: 0,
+            reported_at: None,
+            pools: BTreeMap::new(),
+            target: None,
+        }
+    }
+
+    fn call(&self, key: &Key, request: Request, made_at: Nanos) -> Call {
+        Call { key: key.clone(), address: self.address.clone(), made_at, request }
+    }
+
+    fn begin_session(&mut self, session: u64, holding: &Holding) {
+        self.hold.begin_session(holding);
+        (self.session, self.known, self.reported_at) = (session, 0, None);
+    }
+
+    /// Of instances with several pools, what each of them is granted.
+    fn grants(&self) -> Vec<PoolGrant> {
+        if self.pools.len() < 2 {
+            return Vec::new();
+        }
+        let granted = self.pools.iter().filter_map(|(&id, pool)| Some((id, pool.granted?)));
+        granted.map(|(id, bytes)| PoolGrant { id, amounts: amounts::of_memory(bytes) }).collect()
+    }
+
+    fn grants_differ(&self) -> bool {
+        self.pools.len() >= 2
+            && self.pools.values().any(|pool| {
+                let said = amounts::memory(&pool.report.granted);
+                pool.granted.is_some_and(|granted| granted.abs_diff(said) > granted / GRANT_PART)
+            })
+    }
+}
+
+fn term(leader: Option<Leader>) -> u64 {
+    leader.map_or(0, |leader| leader.term)
+}
+
+/// The bounds of a node's policy.
+fn rails(wanted: &Rails, entry: &registry::Entry) -> Rails {
+    let hysteresis = if entry.aim == Some(Aim::Misses) { wanted.hysteresis } else { 0.0 };
+    Rails { hysteresis, aim: Aim::Misses, nodes: Vec::new(), instances: Vec::new(), ..wanted.clone() }
+}

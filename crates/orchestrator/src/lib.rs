@@ -1,0 +1,38 @@
+//! The orchestrator: divides the memory of each node between the cache instances on it, through
+//! their agents (HOLPACA, ICPE 2026, section 3.3).
+//!
+//! [`Fleet`] is a plain value without a clock, a thread or a socket: it is told what agents answer,
+//! and returns what to ask of them and what to save. Its tests run it with agents in a simulated
+//! network.
+//!
+//! Invariants:
+//! 1. For each node, the sum of what instances can have ([`hold`]) never exceeds its memory because
+//!    of a request: a limit is raised only by memory that nobody can have. It may exceed it because
+//!    instances come that have memory already; then limits are only lowered.
+//! 2. What is saved of an instance is never less than what it can have, at the moment that a request
+//!    is sent.
+//! 3. An instance that does not answer keeps what it can have. That is free once it has left, once
+//!    its process is known to be gone and its lease is over, or once a person says so.
+//! 4. No instance waits for another: who does not answer in a round is left out of its decision.
+
+#![forbid(unsafe_code)]
+
+mod decide;
+mod fleet;
+mod hold;
+mod member;
+#[cfg(test)]
+mod tests;
+
+pub use decide::{Decided, DecidedPool, Move};
+pub use fleet::{
+    Answer, Budget, Call, Failure, Fleet, FleetConfig, FleetError, MemberStatus, Outgoing, Record, Request,
+    Superseded,
+};
+pub use member::Key;
+
+/// A time or a span of time, in nanoseconds.
+pub type Nanos = u64;
+
+/// A thousandth of a second.
+pub(crate) const MILLI: Nanos = 1_000_000;

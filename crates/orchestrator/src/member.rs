@@ -1,0 +1,183 @@
+//! An instance as the orchestrator knows it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use allocate::{Place, Pool};
+use control::v1::{Amount, Instance, PoolReport, StatsResponse};
+use control::{amounts, curve as messages};
+use curve::{MissRatioCurve, Point, Unit};
+
+use crate::hold::Hold;
+use crate::{Nanos, Record};
+
+/// Reads that a curve is learnt from before it counts.
+const LEAST_SAMPLES: f64 = 100.0;
+/// Reads in a round below which no miss ratio is told.
+const LEAST_READS: u64 = 100;
+/// The weight of former measurements against those of the last round.
+const SMOOTHING: f64 = 0.3;
+
+/// An instance, told apart from others of its name by its incarnation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// The name.
+    pub name: Arc<str>,
+    /// The incarnation.
+    pub incarnation: u64,
+}
+
+impl Key {
+    /// The key of an instance.
+    pub fn of(instance: &Instance) -> Self {
+        Self { name: instance.name.as_str().into(), incarnation: instance.incarnation }
+    }
+}
+
+/// An instance that is registered, or that was when an earlier orchestrator ended.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) instance: Instance,
+    pub(crate) address: String,
+    /// The agent.
+    pub(crate) session: u64,
+    pub(crate) lease_until: Nanos,
+    pub(crate) hold: Hold,
+    /// What is saved of it.
+    pub(crate) saved: Option<Record>,
+    pub(crate) least: u64,
+    pub(crate) most: u64,
+    /// True if the last attempt to reach its agent found nobody there.
+    pub(crate) is_refused: bool,
+    /// When it registered last.
+    pub(crate) came_at: Nanos,
+    /// True if it answered in the present round.
+    pub(crate) is_present: bool,
+    /// The number of the last report; 0 = none.
+    pub(crate) known: u64,
+    pub(crate) reported_at: Option<Nanos>,
+    pub(crate) pools: BTreeMap<u32, PoolState>,
+    /// The limit that was decided.
+    pub(crate) target: Option<u64>,
+}
+
+/// A pool of an instance.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolState {
+    pub(crate) report: PoolReport,
+    pub(crate) curve: Option<Arc<MissRatioCurve>>,
+    samples: f64,
+    /// Reads and misses at the last report but one.
+    before: (u64, u64),
+    pub(crate) reads_per_sec: f64,
+    /// Misses per second, smoothed.
+    pub(crate) misses_per_sec: f64,
+    /// The miss ratio between the last two reports, if there were reads enough.
+    pub(crate) missed: Option<f64>,
+    /// What was decided that it has, in bytes.
+    pub(crate) granted: Option<u64>,
+    /// The miss ratio that was predicted for that.
+    pub(crate) expected: Option<f64>,
+}
+
+impl PoolState {
+    pub(crate) fn used(&self) -> u64 {
+        amounts::memory(&self.report.used)
+    }
+
+    /// True if its curve was learnt from reads enough.
+    pub(crate) fn is_known(&self) -> bool {
+        self.curve.is_some() && self.samples >= LEAST_SAMPLES
+    }
+
+    /// The pool as a policy sees it.
+    pub(crate) fn seen(&self, name: String, place: Place) -> Pool {
+        let unknown = || Arc::new(MissRatioCurve::uniform(Unit::Bytes, 1));
+        let curve = self.curve.clone().filter(|_| self.is_known()).unwrap_or_else(unknown);
+        let mut pool = Pool::new(name, curve, self.granted.unwrap_or_else(|| self.used()));
+        pool.place = place;
+        pool.used = self.used();
+        pool.floor = amounts::memory(&self.report.floors);
+        pool.ceiling = none_is_any(&self.report.ceilings).max(pool.floor);
+        pool.weight = finite(self.report.weight);
+        pool.request_rate = self.reads_per_sec;
+        pool.min_request_rate = finite(self.report.promised_per_sec);
+        pool
+    }
+
+    fn note(&mut self, secs: f64) {
+        let reads = self.report.reads.saturating_sub(self.before.0);
+        let misses = self.report.misses.saturating_sub(self.before.1).min(reads);
+        self.before = (self.report.reads, self.report.misses);
+        self.missed = (reads >= LEAST_READS).then(|| misses as f64 / reads as f64);
+        if secs > 0.0 {
+            self.reads_per_sec = reads as f64 / secs;
+            let now = misses as f64 / secs;
+            self.misses_per_sec = now + SMOOTHING * (self.misses_per_sec - now);
+        }
+    }
+}
+
+/// The memory of a bound; one that is not named is none.
+pub(crate) fn none_is_any(amounts: &[Amount]) -> u64 {
+    match amounts::memory(amounts) {
+        0 => u64::MAX,
+        bytes => bytes,
+    }
+}
+
+/// A figure of a message, which may be anything.
+fn finite(figure: f64) -> f64 {
+    if figure.is_finite() && figure > 0.0 { figure } else { 0.0 }
+}
+
+impl Member {
+    /// Takes the report of a round.
+    pub(crate) fn report(&mut self, response: &StatsResponse, now: Nanos) {
+        if response.is_whole {
+            let here: Vec<u32> = response.pools.iter().map(|pool| pool.id).collect();
+            self.pools.retain(|id, _| here.contains(id));
+        }
+        for gone in &response.gone {
+            self.pools.remove(gone);
+        }
+        for pool in &response.pools {
+            self.report_pool(pool);
+        }
+        let secs = self.reported_at.map_or(0.0, |before| now.saturating_sub(before) as f64 / 1e9);
+        self.pools.values_mut().for_each(|pool| pool.note(secs));
+        self.reported_at = Some(now);
+        self.known = response.number;
+    }
+
+    fn report_pool(&mut self, told: &PoolReport) {
+        let learnt = told.curve.as_ref().and_then(|told| {
+            let points = messages::read(told).ok()?;
+            let points = points.into_iter().map(|(size, miss_ratio)| Point { size, miss_ratio });
+            Some((Arc::new(MissRatioCurve::new(Unit::Bytes, points).ok()?), finite(told.samples)))
+        });
+        let pool = self.pools.entry(told.id).or_insert_with(|| PoolState {
+            report: PoolReport::default(),
+            curve: None,
+            samples: 0.0,
+            before: (told.reads, told.misses),
+            reads_per_sec: 0.0,
+            misses_per_sec: 0.0,
+            missed: None,
+            granted: None,
+            expected: None,
+        });
+        if let Some((curve, samples)) = learnt {
+            (pool.curve, pool.samples) = (Some(curve), samples);
+        }
+        let name =
+            if told.name.is_empty() { std::mem::take(&mut pool.report.name) } else { told.name.clone() };
+        pool.report = PoolReport { name, curve: None, ..told.clone() };
+    }
+
+    /// What the instance uses beside its pools: index, connections, and room for their growth.
+    pub(crate) fn overhead(&self) -> u64 {
+        let pools: u64 = self.pools.values().map(PoolState::used).fold(0, u64::saturating_add);
+        self.hold.used().saturating_sub(pools)
+    }
+}

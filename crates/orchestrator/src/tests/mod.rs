@@ -1,0 +1,148 @@
+//! The fleet with agents in a simulated network.
+
+mod site;
+mod world;
+
+use std::sync::PoisonError;
+
+use self::site::START;
+use self::world::{ELECTED, Faults, LEASE, MEMORY, PERIOD, SECOND, World};
+use crate::fleet::Planted;
+
+/// A history of so long with faults, and then without.
+fn history(seed: u64, seats: usize, faults: Faults) -> Result<World, String> {
+    let nodes = 1 + (seed % 2) as usize;
+    let mut world = World::new(seed, seats, nodes, 2 + (seed % 5) as usize, faults);
+    world.run(60 * SECOND)?;
+    world.heal();
+    world.run(60 * SECOND + 12 * LEASE)?;
+    Ok(world)
+}
+
+/// Without faults, each living instance is led, has about what was decided, and nobody else has
+/// anything.
+fn settled(world: &World) -> Result<(), String> {
+    let leader = world.leader().ok_or("nobody leads")?;
+    let fleet = world.seats[leader].fleet.as_ref().ok_or("nobody leads")?;
+    let members = fleet.members(world.now);
+    for site in world.sites.iter().filter(|site| site.process.is_some()) {
+        let member = members.iter().find(|member| member.instance.name == site.name && member.is_leased);
+        let member = member.ok_or_else(|| format!("{} is not led", site.name))?;
+        let cache = site.cache.as_ref().ok_or("a process without a cache")?;
+        let limit = cache.0.lock().unwrap_or_else(PoisonError::into_inner).limit;
+        // But for a request that is under way.
+        if limit > member.held_bytes || member.held_bytes > limit.max(member.used_bytes) + MEMORY / 16 {
+            return Err(format!("{} has {limit} bytes, and is known as {member:?}", site.name));
+        }
+    }
+    for member in members.iter().filter(|member| !member.is_leased) {
+        let site = world.sites.iter().find(|site| site.name == member.instance.name);
+        if !site.is_some_and(|site| site.outlives_agent && site.process.is_none()) {
+            return Err(format!("what {member:?} had is not free"));
+        }
+    }
+    for node in 0..2 {
+        let node = format!("node-{node}");
+        let living: Vec<_> =
+            members.iter().filter(|member| member.instance.node == node && member.is_leased).collect();
+        let wanted: u64 = living.iter().filter_map(|member| member.target_bytes).sum();
+        let has: u64 = living.iter().map(|member| member.limit_bytes).sum();
+        if !living.is_empty() && has + MEMORY / 16 < wanted {
+            return Err(format!("instances of {node} have {has} of {wanted} bytes"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn no_node_has_more_than_there_is_whatever_fails() {
+    let seeds = std::env::var("MILLPOND_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(300);
+    let first = std::env::var("MILLPOND_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    for seed in first..first + seeds {
+        let seats = 1 + (seed / 2 % 2) as usize;
+        let outcome = history(seed, seats, Faults::ALL).and_then(|world| settled(&world));
+        assert_eq!(outcome, Ok(()), "MILLPOND_SEED={seed}");
+    }
+}
+
+#[test]
+fn without_faults_memory_goes_to_where_it_was_decided() {
+    for seed in 1..20 {
+        let mut world = World::new(seed, 1, 1, 4, Faults::NONE);
+        world.run(60 * SECOND).and_then(|()| settled(&world)).unwrap();
+        let leader = world.leader().expect("one leads");
+        let fleet = world.seats[leader].fleet.as_ref().expect("it leads");
+        let members = fleet.members(world.now);
+        let has: u64 = members.iter().map(|member| member.limit_bytes).sum();
+        let there_is = MEMORY - START * 4;
+        assert!(has > there_is / 10 * 9 && has <= there_is, "{has} of {there_is}: {members:?}");
+        assert!(members.iter().any(|member| member.limit_bytes > there_is / 3), "not all alike: {members:?}");
+    }
+}
+
+#[test]
+fn one_seed_is_one_history() {
+    for seed in [3, 8] {
+        let digest = || history(seed, 2, Faults::ALL).map(|world| (world.digest, world.steps));
+        assert_eq!(digest(), digest());
+    }
+}
+
+#[test]
+fn planted_faults_are_found() {
+    let planted = [
+        Faults { planted: Planted::GrowFirst, ..Faults::ALL },
+        Faults { planted: Planted::ForgetSilent, ..Faults::ALL },
+        Faults { planted: Planted::ForgetSent, ..Faults::ALL },
+        Faults { planted: Planted::SaveLate, ..Faults::ALL },
+        Faults { lax_agents: true, ..Faults::ALL },
+    ];
+    for faults in planted {
+        let exceeds =
+            |seed| history(seed, 1 + (seed % 2) as usize, faults).is_err_and(|error| error.contains("MiB:"));
+        let found = (1..1_000).find(|&seed| exceeds(seed));
+        println!("{faults:?}: found by seed {found:?}");
+        assert!(found.is_some(), "{faults:?}");
+    }
+}
+
+#[test]
+fn a_lost_leader_stops_no_decision_for_longer_than_two_leases() {
+    for seed in 1..30 {
+        let mut world = World::new(seed, 2, 1, 4, Faults::NONE);
+        world.run(30 * SECOND).unwrap();
+        let leader = world.leader().expect("one leads");
+        world.kill_seat(leader);
+        let killed_at = world.now;
+        world.run(killed_at + 10 * LEASE).unwrap();
+        let next = world.decided_at.iter().find(|&&at| at > killed_at).expect("decisions go on");
+        assert!(
+            next - killed_at < 2 * ELECTED + PERIOD,
+            "seed {seed}: {} ms",
+            (next - killed_at) / crate::MILLI
+        );
+        settled(&world).unwrap();
+    }
+}
+
+#[test]
+fn a_dead_instance_frees_what_it_had_and_a_hung_one_does_not() {
+    let mut world = World::new(5, 1, 1, 2, Faults::NONE);
+    world.run(40 * SECOND).unwrap();
+    let held = |world: &World| {
+        let leader = world.leader().expect("one leads");
+        world.seats[leader].fleet.as_ref().expect("it leads").members(world.now)
+    };
+    let now = world.now;
+    world.sites[0].process.as_mut().expect("it runs").paused_until = now + 6 * LEASE;
+    world.run(now + 4 * LEASE).unwrap();
+    let before = held(&world);
+    assert_eq!(before.len(), 2, "what a stopped process has is not free: {before:?}");
+    assert!(before.iter().any(|member| !member.is_leased));
+    world.run(now + 8 * LEASE).unwrap();
+    settled(&world).unwrap();
+    world.kill_site(0, true);
+    let now = world.now;
+    world.run(now + 2 * LEASE).unwrap();
+    assert_eq!(held(&world).len(), 1);
+}
