@@ -11,7 +11,7 @@ use crate::instance::{Instance, InstanceError, Look};
 use crate::report::Reports;
 use crate::{MILLI, Nanos};
 
-/// What an agent is told when it is created.
+/// The settings of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
     /// `host:port` at which orchestrators reach the agent.
@@ -35,12 +35,12 @@ pub struct Agent<I> {
     asked_at: Nanos,
 }
 
-/// What an agent's driver does next.
+/// The next step of an agent's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Registers with an orchestrator.
     Register,
-    /// Waits for so long, as there is a lease.
+    /// Waits for this time, as there is a lease.
     Wait(Nanos),
 }
 
@@ -96,7 +96,7 @@ impl<I: Instance> Agent<I> {
     /// one who does not lead any more.
     pub fn registered(&mut self, response: &RegisterResponse) -> bool {
         let leader = response.leader.unwrap_or_default();
-        let is_accepted = response.standing() == Standing::Accepted && self.duty.hear(leader);
+        let is_accepted = response.standing() == Standing::Accepted && self.duty.follow(leader);
         if is_accepted {
             self.duty.renew(self.asked_at + Nanos::from(response.lease_millis) * MILLI);
         }
@@ -114,7 +114,7 @@ impl<I: Instance> Agent<I> {
     /// If the instance does not answer: the lease is not renewed then.
     pub fn stats(&mut self, request: &StatsRequest, now: Nanos) -> Result<StatsResponse, InstanceError> {
         let leader = request.leader.unwrap_or_default();
-        let is_led = request.session == self.config.session && self.duty.hear(leader);
+        let is_led = request.session == self.config.session && self.duty.follow(leader);
         let mut response = StatsResponse { session: self.config.session, ..StatsResponse::default() };
         if is_led {
             let look = self.instance.look()?;
@@ -144,7 +144,7 @@ impl<I: Instance> Agent<I> {
             if self.duty.begin(request)
                 && let Err(error) = self.instance.resize(&request.limits, &request.grants)
             {
-                response.failure = words(&error);
+                response.failure = control::access::causes(&error);
             }
             let look = self.instance.look()?;
             if self.note_incarnation(look.instance.incarnation) {
@@ -177,15 +177,4 @@ impl<I: Instance> Agent<I> {
     fn lease_left_millis(&self, now: Nanos) -> u32 {
         u32::try_from(self.duty.lease_left(now) / MILLI).unwrap_or(u32::MAX)
     }
-}
-
-/// An error with its causes.
-pub(crate) fn words(error: &InstanceError) -> String {
-    let mut words = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        words = format!("{words}: {cause}");
-        source = cause.source();
-    }
-    words
 }

@@ -1,13 +1,13 @@
-//! Whose requests an agent carries out: leaders, leases and sequences.
+//! The leader, the lease and the order of the requests that an agent carries out.
 
 use control::v1::{Leader, ResizeRequest};
 
 use crate::Nanos;
 
-/// What an agent knows of those who lead it.
+/// The leaders, as far as an agent knows.
 #[derive(Debug, Default)]
 pub(crate) struct Duty {
-    /// The latest leader that was heard of; term 0 = none.
+    /// The latest known leader; term 0 = none.
     leader: Leader,
     lease_until: Nanos,
     /// The term and the sequence of the latest request that was carried out.
@@ -28,9 +28,8 @@ impl Duty {
         self.lease_until.saturating_sub(now)
     }
 
-    /// Hears of a leader. Returns false if a later one was heard of, or another one of the same
-    /// term.
-    pub(crate) fn hear(&mut self, leader: Leader) -> bool {
+    /// Follows a leader. Returns false if a later one is known, or another one of the same term.
+    pub(crate) fn follow(&mut self, leader: Leader) -> bool {
         let is_later = leader.term > self.leader.term;
         if is_later {
             // The lease of the former leader is void.
@@ -75,24 +74,24 @@ mod tests {
     #[test]
     fn a_later_term_supersedes_and_ends_the_lease() {
         let mut duty = Duty::default();
-        assert!(!duty.hear(leader(0, 1)), "term 0 is nobody's");
-        assert!(duty.hear(leader(1, 1)));
+        assert!(!duty.follow(leader(0, 1)), "term 0 is nobody's");
+        assert!(duty.follow(leader(1, 1)));
         duty.renew(100);
         assert!(duty.obeys(leader(1, 1), 99) && !duty.obeys(leader(1, 1), 100));
-        assert!(!duty.hear(leader(1, 2)), "there is one leader in a term");
-        assert!(duty.hear(leader(2, 2)));
+        assert!(!duty.follow(leader(1, 2)), "there is one leader in a term");
+        assert!(duty.follow(leader(2, 2)));
         assert!(!duty.obeys(leader(1, 1), 50) && !duty.obeys(leader(2, 2), 50));
-        assert!(!duty.hear(leader(1, 1)));
+        assert!(!duty.follow(leader(1, 1)));
     }
 
     #[test]
     fn a_request_is_carried_out_once_and_in_order_also_over_terms() {
         let mut duty = Duty::default();
         let request = |sequence| ResizeRequest { sequence, ..ResizeRequest::default() };
-        duty.hear(leader(1, 1));
+        duty.follow(leader(1, 1));
         assert!(duty.begin(&request(5)));
         assert!(!duty.begin(&request(5)) && !duty.begin(&request(4)));
-        duty.hear(leader(2, 2));
+        duty.follow(leader(2, 2));
         assert!(duty.begin(&request(1)), "each leader counts anew");
         assert_eq!(duty.done(), (2, 1));
     }

@@ -6,9 +6,9 @@ use control::v1::{self, Amount, PoolGrant, PoolReport};
 #[derive(Debug, thiserror::Error)]
 #[error("{context}")]
 pub struct InstanceError {
-    /// What was tried, at which address, and what to do.
+    /// The attempt, the address, and the remedy.
     pub context: String,
-    /// Why.
+    /// The cause.
     #[source]
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -31,11 +31,11 @@ impl InstanceError {
 /// A cache instance as it is now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Look {
-    /// Who it is. The incarnation differs if the instance was restarted.
+    /// Its identity. The incarnation differs if the instance was restarted.
     pub instance: v1::Instance,
     /// The limits in force.
     pub limits: Vec<Amount>,
-    /// What is in use.
+    /// The amounts in use.
     pub used: Vec<Amount>,
     /// The least that the instance can have.
     pub least: Vec<Amount>,
@@ -56,6 +56,7 @@ pub trait Instance: Send + 'static {
     /// Sets the limits, and what pools are granted. May wait, as [`Self::look`] does.
     ///
     /// # Errors
-    /// If the instance refuses, or does not answer: then the limits may be the former ones or these.
+    /// If the instance refuses, or does not answer: then the limits may be the former ones or
+    /// these.
     fn resize(&mut self, limits: &[Amount], grants: &[PoolGrant]) -> Result<(), InstanceError>;
 }

@@ -2,9 +2,10 @@
 //! and sets its limits as the orchestrator decides (HOLPACA, ICPE 2026, section 3.2).
 //!
 //! [`Agent`] is a plain value without a clock, a thread or a socket, over any [`Instance`].
+//! [`service`] gives it all three.
 //!
 //! Invariants:
-//! 1. A request of a leader is carried out only if no later leader was heard, and none of its own
+//! 1. A request of a leader is carried out only if no later leader is known, and none of its own
 //!    later requests was carried out before.
 //! 2. A resize is carried out only during a lease that its leader gave to this session of the
 //!    agent. The agent counts a lease from when the request came, the orchestrator from when it had
@@ -17,6 +18,7 @@ mod agent;
 mod duty;
 mod instance;
 mod report;
+pub mod service;
 
 pub use agent::{Agent, AgentConfig, Next};
 pub use instance::{Instance, InstanceError, Look};

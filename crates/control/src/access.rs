@@ -1,4 +1,4 @@
-//! Who may speak: tokens in the metadata of calls, and certificates.
+//! Access to the control plane: tokens in the metadata of calls, and certificates.
 //!
 //! An address off the loopback interface asks for a token or for mutual TLS ([`Access::check`]).
 
@@ -14,13 +14,24 @@ use tonic::{Request, Status};
 /// The fewest characters of a token.
 const LEAST_TOKEN: usize = 16;
 
+/// An error with its causes, in words.
+pub fn causes(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        words = format!("{words}: {cause}");
+        source = cause.source();
+    }
+    words
+}
+
 /// The reason why access cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// A file cannot be read.
     #[error("{what} {}: {source}", path.display())]
     File {
-        /// Which file.
+        /// The file, in words.
         what: &'static str,
         /// Its path.
         path: PathBuf,
@@ -58,7 +69,7 @@ pub struct Files {
     pub authority: Option<PathBuf>,
 }
 
-/// What one end shows, and asks of the other.
+/// The credentials of one end, and those that it asks of the other.
 #[derive(Clone, Default)]
 pub struct Access {
     token: Option<MetadataValue<Ascii>>,
@@ -81,7 +92,7 @@ impl Access {
     /// Reads the files.
     ///
     /// # Errors
-    /// If one cannot be read, or the token is no token.
+    /// If one cannot be read, or the token is not valid.
     pub fn read(files: &Files) -> Result<Self, AccessError> {
         let token = files.token.as_deref().map(|path| {
             let text = read("the token", path)?;
@@ -112,7 +123,8 @@ impl Access {
         if asks || address.ip().is_loopback() { Ok(()) } else { Err(AccessError::Open { address }) }
     }
 
-    /// TLS of a server: with an authority, clients must show a certificate. `None` without one's own.
+    /// TLS of a server: with an authority, clients must show a certificate. `None` without one's
+    /// own.
     pub fn server_tls(&self) -> Option<ServerTlsConfig> {
         let mut config = ServerTlsConfig::new().identity(self.identity.clone()?);
         if let Some(authority) = &self.authority {

@@ -1,4 +1,4 @@
-//! What the pools of a node shall have: the policy, and what it sees.
+//! A policy's decision about the pools of a node, and its view of them.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use allocate::guard::{Guarded, Rails};
 use allocate::registry::Registered;
 use allocate::{Decision, Grant, Outcome, Place, Policy, Pool, View, partition};
 
-use crate::member::{Key, Member};
+use crate::exchange::Key;
+use crate::member::Member;
 
 /// One byte in this many of the memory of a node is for what grows beside pools: index,
 /// connections.
@@ -57,7 +58,7 @@ pub struct DecidedPool {
     pub before_bytes: u64,
     /// In bytes.
     pub granted_bytes: u64,
-    /// What it uses, in bytes.
+    /// The memory that it uses, in bytes.
     pub used_bytes: u64,
     /// Reads per second.
     pub reads_per_sec: f64,

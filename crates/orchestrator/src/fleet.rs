@@ -7,23 +7,18 @@ use allocate::registry::{self, Registered};
 use control::amounts;
 use control::v1::register_response::Standing;
 use control::v1::{
-    Holding, Instance, Leader, LeaveRequest, PoolGrant, RegisterRequest, RegisterResponse, ResizeRequest,
-    ResizeResponse, StatsRequest, StatsResponse,
+    Leader, LeaveRequest, RegisterRequest, RegisterResponse, ResizeRequest, ResizeResponse, StatsRequest,
+    StatsResponse,
 };
 
 use crate::decide::{self, Decided};
+use crate::exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request, Superseded};
 use crate::hold::Hold;
-use crate::member::{Key, Member, none_is_any};
+use crate::member::{Member, none_is_any};
 use crate::{MILLI, Nanos};
 
 /// A lease counts here for one part in this many longer, as clocks differ.
 const DRIFT_PART: Nanos = 8;
-/// What donors have to free moves in steps of one byte in this many of a node's memory.
-const CHUNK_PART: u64 = 64;
-/// An instance has filled what it has if all but one byte in this many is used.
-const FILLED_PART: u64 = 8;
-/// A pool's grant is told again if it differs by one byte in this many.
-const GRANT_PART: u64 = 64;
 
 /// The memory of nodes, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +27,8 @@ pub struct Budget {
     pub each: Option<u64>,
     /// By name.
     pub nodes: BTreeMap<String, u64>,
-    /// What is not given to instances, of each node: for those that come with memory of their own.
+    /// Memory of each node that is not given to instances: for those that come with memory of
+    /// their own.
     pub spare: u64,
 }
 
@@ -65,108 +61,18 @@ pub enum FleetError {
     Policy(String),
 }
 
-/// What must be saved of an instance.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Record {
-    /// Who it is.
-    pub instance: Instance,
-    /// Its agent.
-    pub session: u64,
-    /// Where its agent is.
-    pub address: String,
-    /// The most memory that it can have, in bytes.
-    pub held_bytes: u64,
-}
-
-/// What is to be done, in this order: first all is saved, then the calls are made.
-#[derive(Clone, Debug, Default)]
-pub struct Outgoing {
-    /// What is saved of instances; `None`: it is forgotten.
-    pub save: Vec<(Key, Option<Record>)>,
-    /// Calls to agents, which do not wait for one another.
-    pub calls: Vec<Call>,
-}
-
-/// A call to an agent.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// The instance.
-    pub key: Key,
-    /// Where its agent is.
-    pub address: String,
-    /// When it was made.
-    pub made_at: Nanos,
-    /// What is asked.
-    pub request: Request,
-}
-
-/// What is asked of an agent.
-#[derive(Clone, Debug)]
-pub enum Request {
-    /// What its instance has.
-    Stats(StatsRequest),
-    /// To set limits.
-    Resize(ResizeRequest),
-}
-
-/// What an agent answered.
-#[derive(Clone, Debug)]
-pub enum Answer {
-    /// To [`Request::Stats`].
-    Stats(StatsResponse),
-    /// To [`Request::Resize`].
-    Resize(ResizeResponse),
-}
-
-/// Why a call has no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// None came in time, or the network failed: the agent may have carried it out.
-    Silent,
-    /// Nobody listens at its address.
-    Refused,
-}
-
-/// Another orchestrator that an agent heard of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Superseded {
-    /// Its term.
-    pub term: u64,
-    /// For how long the agent counts on it yet.
-    pub lease_left: Nanos,
-}
-
-/// An instance as it stands.
-#[derive(Clone, Debug)]
-pub struct MemberStatus {
-    /// Who it is.
-    pub instance: Instance,
-    /// Where its agent is.
-    pub address: String,
-    /// True if its lease runs.
-    pub is_leased: bool,
-    /// The limit that it said last, in bytes.
-    pub limit_bytes: u64,
-    /// What it said last to use.
-    pub used_bytes: u64,
-    /// The most that it can have.
-    pub held_bytes: u64,
-    /// The limit that was decided.
-    pub target_bytes: Option<u64>,
-}
-
 /// All instances of an orchestrator.
 pub struct Fleet {
     config: FleetConfig,
     entry: &'static registry::Entry,
     /// By node.
     policies: BTreeMap<String, Guarded<Registered>>,
-    leader: Leader,
-    sequence: u64,
-    members: BTreeMap<Key, Member>,
+    pub(crate) leader: Leader,
+    pub(crate) sequence: u64,
+    pub(crate) members: BTreeMap<Key, Member>,
     /// Limits are raised from then on: those who had a lease of an earlier orchestrator have come
     /// by then.
-    raises_from: Nanos,
+    pub(crate) raises_from: Nanos,
     superseded: Option<Superseded>,
     unsaved: Vec<(Key, Option<Record>)>,
     #[cfg(test)]
@@ -181,7 +87,7 @@ pub(crate) enum Planted {
     None,
     /// Receivers grow before donors have shrunk.
     GrowFirst,
-    /// What an instance has is free as soon as its lease is over.
+    /// Memory of an instance is free as soon as its lease is over.
     ForgetSilent,
     /// A request that was not answered is taken to be lost.
     ForgetSent,
@@ -233,7 +139,7 @@ impl Fleet {
         self.leader
     }
 
-    /// The latest leader that an agent heard of after this one.
+    /// The latest leader after this one, as an agent knows.
     pub fn superseded(&self) -> Option<Superseded> {
         self.superseded
     }
@@ -371,7 +277,7 @@ impl Fleet {
     }
 
     /// An agent answered a call, or did not; returns what can be done now.
-    pub fn heard(&mut self, call: &Call, answer: Result<&Answer, Failure>, now: Nanos) -> Outgoing {
+    pub fn note_answer(&mut self, call: &Call, answer: Result<&Answer, Failure>, now: Nanos) -> Outgoing {
         match (&call.request, answer) {
             (Request::Stats(request), Ok(Answer::Stats(response))) => {
                 self.told(call, request, response, now);
@@ -417,7 +323,7 @@ impl Fleet {
             return;
         }
         if !response.accepted {
-            return self.hear(response.leader, response.lease_left_millis);
+            return self.note_leader(response.leader, response.lease_left_millis);
         }
         member.lease_until = now + lease;
         member.is_present = true;
@@ -447,7 +353,7 @@ impl Fleet {
         if response.accepted {
             member.hold.confirm(&response.holding.clone().unwrap_or_default(), term(request.leader));
         } else {
-            self.hear(response.leader, response.lease_left_millis);
+            self.note_leader(response.leader, response.lease_left_millis);
         }
     }
 
@@ -489,7 +395,7 @@ impl Fleet {
     }
 
     /// Leads in a later term from now on: after the orchestrator was elected again, or because it
-    /// is alone and agents had heard of a later term.
+    /// is alone and agents know a later term.
     pub fn lead(&mut self, term: u64, now: Nanos) {
         self.leader.term = term.max(self.leader.term);
         self.superseded = self.superseded.filter(|other| other.term >= self.leader.term);
@@ -504,12 +410,12 @@ impl Fleet {
         u32::try_from(self.config.lease / MILLI).unwrap_or(u32::MAX)
     }
 
-    /// What the instances of a node may have.
-    fn memory(&self, node: &str) -> u64 {
+    /// The memory that the instances of a node may have together.
+    pub(crate) fn memory(&self, node: &str) -> u64 {
         self.config.budget.of(node).unwrap_or(0).saturating_sub(self.config.budget.spare)
     }
 
-    fn hear(&mut self, leader: Option<Leader>, lease_left_millis: u32) {
+    fn note_leader(&mut self, leader: Option<Leader>, lease_left_millis: u32) {
         let other = leader.unwrap_or_default();
         if other.term > self.leader.term || other.term == self.leader.term && other.id != self.leader.id {
             let lease_left = Nanos::from(lease_left_millis) * MILLI;
@@ -543,120 +449,7 @@ impl Fleet {
         }
     }
 
-    /// Asks again those that have not answered an earlier request, so that it is known what they
-    /// have: for nothing beyond what they can have already.
-    fn repeat(&mut self, now: Nanos) -> Vec<Call> {
-        let open = self.members.iter().filter(|(_, member)| member.is_present && member.hold.is_open());
-        let open: Vec<(Key, u64)> = open
-            .map(|(key, member)| {
-                let target = member.target.unwrap_or(member.hold.limit());
-                (key.clone(), target.min(member.hold.held()))
-            })
-            .collect();
-        open.into_iter().filter_map(|(key, limit)| self.resize(&key, limit, now)).collect()
-    }
-
-    /// Brings limits nearer to what was decided: lowers those of donors as far as receivers have
-    /// filled what they have, and raises those of receivers by what nobody can have.
-    fn advance(&mut self, now: Nanos) -> Vec<Call> {
-        let mut nodes: Vec<String> =
-            self.members.values().map(|member| member.instance.node.clone()).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        let mut calls: Vec<Call> = Vec::new();
-        for node in nodes {
-            for (key, limit) in self.steps(&node, now) {
-                calls.extend(self.resize(&key, limit, now));
-            }
-        }
-        calls
-    }
-
-    /// The limits of a node that are to be changed now.
-    fn steps(&self, node: &str, now: Nanos) -> Vec<(Key, u64)> {
-        let memory = self.memory(node);
-        let held = self.held(node);
-        let chunk = (memory / CHUNK_PART).max(1);
-        let mut free = memory.saturating_sub(held);
-        #[cfg(test)]
-        if self.planted == Planted::GrowFirst {
-            free = free.max(chunk);
-        }
-        let idle = self.members.iter().filter(|(_, member)| {
-            member.instance.node == node && member.is_present && !member.hold.is_open()
-        });
-        let mut gaps: Vec<(&Key, &Member, u64)> =
-            idle.filter_map(|(key, member)| Some((key, member, member.target?))).collect();
-        // Those who lack most come first.
-        gaps.sort_by_key(|(key, member, target)| {
-            (std::cmp::Reverse(target.saturating_sub(member.hold.limit())), (*key).clone())
-        });
-        let mut steps = Vec::new();
-        let mut lacking = 0;
-        for &(key, member, target) in &gaps {
-            let limit = member.hold.limit();
-            let wanted = target.saturating_sub(limit);
-            if wanted == 0 || now < self.raises_from {
-                continue;
-            }
-            let given = wanted.min(free);
-            // Less than that is not worth a request, unless it is all.
-            if given == wanted || given >= chunk {
-                free -= given;
-                steps.push((key.clone(), limit + given));
-            } else if member.hold.used() >= limit - limit / FILLED_PART {
-                lacking += wanted.min(chunk) - given;
-            }
-        }
-        // What is on its way to be free already, and what there is not.
-        let coming: u64 = self
-            .members
-            .values()
-            .filter(|member| member.instance.node == node && member.is_present)
-            .map(|member| member.hold.held().saturating_sub(member.hold.asked()))
-            .fold(0, u64::saturating_add);
-        let mut needed = lacking.saturating_add(held.saturating_sub(memory)).saturating_sub(coming);
-        for &(key, member, target) in gaps.iter().rev() {
-            let surplus = member.hold.limit().saturating_sub(target).min(needed);
-            if surplus > 0 {
-                needed -= surplus;
-                steps.push((key.clone(), member.hold.limit() - surplus));
-            }
-        }
-        // Pools that are to have another part of the same limit.
-        for &(key, member, _) in &gaps {
-            if member.grants_differ() && !steps.iter().any(|(of, _)| of == key) {
-                steps.push((key.clone(), member.hold.limit()));
-            }
-        }
-        steps
-    }
-
-    /// The request to set a limit. Whatever the caller wants, it allows no more than nobody can
-    /// have (invariant 1).
-    fn resize(&mut self, key: &Key, limit: u64, now: Nanos) -> Option<Call> {
-        let node = self.members.get(key)?.instance.node.clone();
-        let others = self.held(&node) - self.members.get(key)?.hold.held();
-        let memory = self.memory(&node);
-        let at = (self.leader.term, self.sequence + 1);
-        let member = self.members.get_mut(key)?;
-        let most = memory.saturating_sub(others).max(member.hold.held());
-        #[cfg(test)]
-        let most = if self.planted == Planted::GrowFirst { u64::MAX } else { most };
-        let limit = limit.min(most);
-        member.hold.send(at, limit);
-        self.sequence += 1;
-        let request = ResizeRequest {
-            leader: Some(self.leader),
-            session: member.session,
-            sequence: self.sequence,
-            limits: amounts::of_memory(limit),
-            grants: member.grants(),
-        };
-        Some(member.call(key, Request::Resize(request), now))
-    }
-
-    /// What is to be saved before `calls` are made.
+    /// Adds the records that must be saved before `calls` are made.
     fn outgoing(&mut self, calls: Vec<Call>) -> Outgoing {
         for (key, member) in &mut self.members {
             let held = member.hold.held();
@@ -680,54 +473,6 @@ impl Fleet {
             }
         }
         Outgoing { save: std::mem::take(&mut self.unsaved), calls }
-    }
-}
-
-impl Member {
-    fn new(instance: Instance, address: String, hold: Hold) -> Self {
-        Self {
-            instance,
-            address,
-            session: 0,
-            lease_until: 0,
-            hold,
-            saved: None,
-            least: 0,
-            most: u64::MAX,
-            is_refused: false,
-            came_at: 0,
-            is_present: false,
-            known: 0,
-            reported_at: None,
-            pools: BTreeMap::new(),
-            target: None,
-        }
-    }
-
-    fn call(&self, key: &Key, request: Request, made_at: Nanos) -> Call {
-        Call { key: key.clone(), address: self.address.clone(), made_at, request }
-    }
-
-    fn begin_session(&mut self, session: u64, holding: &Holding) {
-        self.hold.begin_session(holding);
-        (self.session, self.known, self.reported_at) = (session, 0, None);
-    }
-
-    /// Of instances with several pools, what each of them is granted.
-    fn grants(&self) -> Vec<PoolGrant> {
-        if self.pools.len() < 2 {
-            return Vec::new();
-        }
-        let granted = self.pools.iter().filter_map(|(&id, pool)| Some((id, pool.granted?)));
-        granted.map(|(id, bytes)| PoolGrant { id, amounts: amounts::of_memory(bytes) }).collect()
-    }
-
-    fn grants_differ(&self) -> bool {
-        self.pools.len() >= 2
-            && self.pools.values().any(|pool| {
-                let said = amounts::memory(&pool.report.granted);
-                pool.granted.is_some_and(|granted| granted.abs_diff(said) > granted / GRANT_PART)
-            })
     }
 }
 

@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! 1. The limit of the instance never exceeds [`Hold::held`], as long as no one else raises it.
-//! 2. `held` falls only by what the instance itself said under this leader's term: whoever has
-//!    heard a term carries out nothing of an earlier one.
+//! 2. `held` falls only by what the instance itself said under this leader's term: whoever knows
+//!    a term carries out nothing of an earlier one.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use control::v1::Holding;
 /// The place of a request among all: its leader's term, and its sequence.
 type At = (u64, u64);
 
-/// What an instance can have, in bytes of memory.
+/// The memory that an instance can have, in bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     limit: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Hold {
     at: At,
     /// The limits of requests that may yet be carried out.
     sent: BTreeMap<At, u64>,
-    /// What an earlier orchestrator let it have, until the instance speaks for itself.
+    /// The most that an earlier orchestrator let it have, until the instance speaks for itself.
     before: u64,
 }
 
@@ -53,7 +53,7 @@ impl Hold {
         self.limit
     }
 
-    /// What it said last to use.
+    /// The memory that it uses, as it said last.
     pub(crate) fn used(&self) -> u64 {
         self.used
     }
@@ -63,12 +63,13 @@ impl Hold {
         !self.sent.is_empty()
     }
 
-    /// The limit that was asked for last, if it is not known yet whether it was set; else the limit.
+    /// The limit that was asked for last, if it is not known yet whether it was set; else the
+    /// limit.
     pub(crate) fn asked(&self) -> u64 {
         self.sent.last_key_value().map_or(self.limit, |(_, &limit)| limit)
     }
 
-    /// What the instance said last.
+    /// The last statement of the instance.
     #[cfg(test)]
     pub(crate) fn as_said(&self) -> Holding {
         let (limits, used) = (amounts::of_memory(self.limit), amounts::of_memory(self.used));
@@ -80,7 +81,7 @@ impl Hold {
         self.sent.insert(at, limit);
     }
 
-    /// Hears what the instance has, in answer to a request of `term`.
+    /// Takes the answer of the instance to a request of `term`.
     pub(crate) fn confirm(&mut self, holding: &Holding, term: u64) {
         let at = (holding.term, holding.sequence);
         if at < self.at {
@@ -101,7 +102,8 @@ impl Hold {
         self.at = (0, 0);
     }
 
-    /// Hears what the instance says unasked: it may carry out other requests meanwhile.
+    /// Takes a statement that was not asked for: the instance may carry out other requests
+    /// meanwhile.
     pub(crate) fn witness(&mut self, holding: &Holding) {
         self.before = self.held().max(amounts::memory(&holding.limits)).max(amounts::memory(&holding.used));
     }

@@ -9,8 +9,8 @@
 //! 1. For each node, the sum of what instances can have ([`hold`]) never exceeds its memory because
 //!    of a request: a limit is raised only by memory that nobody can have. It may exceed it because
 //!    instances come that have memory already; then limits are only lowered.
-//! 2. What is saved of an instance is never less than what it can have, at the moment that a request
-//!    is sent.
+//! 2. What is saved of an instance is never less than what it can have, at the moment that a
+//!    request is sent.
 //! 3. An instance that does not answer keeps what it can have. That is free once it has left, once
 //!    its process is known to be gone and its lease is over, or once a person says so.
 //! 4. No instance waits for another: who does not answer in a round is left out of its decision.
@@ -18,6 +18,8 @@
 #![forbid(unsafe_code)]
 
 mod decide;
+mod enforce;
+mod exchange;
 mod fleet;
 mod hold;
 mod member;
@@ -25,11 +27,8 @@ mod member;
 mod tests;
 
 pub use decide::{Decided, DecidedPool, Move};
-pub use fleet::{
-    Answer, Budget, Call, Failure, Fleet, FleetConfig, FleetError, MemberStatus, Outgoing, Record, Request,
-    Superseded,
-};
-pub use member::Key;
+pub use exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request, Superseded};
+pub use fleet::{Budget, Fleet, FleetConfig, FleetError};
 
 /// A time or a span of time, in nanoseconds.
 pub type Nanos = u64;

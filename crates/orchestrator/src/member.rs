@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use allocate::{Place, Pool};
-use control::v1::{Amount, Instance, PoolReport, StatsResponse};
+use control::v1::{Amount, Holding, Instance, PoolGrant, PoolReport, StatsResponse};
 use control::{amounts, curve as messages};
 use curve::{MissRatioCurve, Point, Unit};
 
+use crate::Nanos;
+use crate::exchange::{Call, Key, Record, Request};
 use crate::hold::Hold;
-use crate::{Nanos, Record};
 
 /// Reads that a curve is learnt from before it counts.
 const LEAST_SAMPLES: f64 = 100.0;
@@ -17,22 +18,8 @@ const LEAST_SAMPLES: f64 = 100.0;
 const LEAST_READS: u64 = 100;
 /// The weight of former measurements against those of the last round.
 const SMOOTHING: f64 = 0.3;
-
-/// An instance, told apart from others of its name by its incarnation.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
-    /// The name.
-    pub name: Arc<str>,
-    /// The incarnation.
-    pub incarnation: u64,
-}
-
-impl Key {
-    /// The key of an instance.
-    pub fn of(instance: &Instance) -> Self {
-        Self { name: instance.name.as_str().into(), incarnation: instance.incarnation }
-    }
-}
+/// A pool's grant is told again if it differs by one byte in this many.
+const GRANT_PART: u64 = 64;
 
 /// An instance that is registered, or that was when an earlier orchestrator ended.
 #[derive(Debug)]
@@ -43,7 +30,7 @@ pub(crate) struct Member {
     pub(crate) session: u64,
     pub(crate) lease_until: Nanos,
     pub(crate) hold: Hold,
-    /// What is saved of it.
+    /// Its record, as it was saved last.
     pub(crate) saved: Option<Record>,
     pub(crate) least: u64,
     pub(crate) most: u64,
@@ -74,7 +61,7 @@ pub(crate) struct PoolState {
     pub(crate) misses_per_sec: f64,
     /// The miss ratio between the last two reports, if there were reads enough.
     pub(crate) missed: Option<f64>,
-    /// What was decided that it has, in bytes.
+    /// Its grant as decided, in bytes.
     pub(crate) granted: Option<u64>,
     /// The miss ratio that was predicted for that.
     pub(crate) expected: Option<f64>,
@@ -132,6 +119,52 @@ fn finite(figure: f64) -> f64 {
 }
 
 impl Member {
+    pub(crate) fn new(instance: Instance, address: String, hold: Hold) -> Self {
+        Self {
+            instance,
+            address,
+            session: 0,
+            lease_until: 0,
+            hold,
+            saved: None,
+            least: 0,
+            most: u64::MAX,
+            is_refused: false,
+            came_at: 0,
+            is_present: false,
+            known: 0,
+            reported_at: None,
+            pools: BTreeMap::new(),
+            target: None,
+        }
+    }
+
+    pub(crate) fn call(&self, key: &Key, request: Request, made_at: Nanos) -> Call {
+        Call { key: key.clone(), address: self.address.clone(), made_at, request }
+    }
+
+    pub(crate) fn begin_session(&mut self, session: u64, holding: &Holding) {
+        self.hold.begin_session(holding);
+        (self.session, self.known, self.reported_at) = (session, 0, None);
+    }
+
+    /// Of instances with several pools, what each of them is granted.
+    pub(crate) fn grants(&self) -> Vec<PoolGrant> {
+        if self.pools.len() < 2 {
+            return Vec::new();
+        }
+        let granted = self.pools.iter().filter_map(|(&id, pool)| Some((id, pool.granted?)));
+        granted.map(|(id, bytes)| PoolGrant { id, amounts: amounts::of_memory(bytes) }).collect()
+    }
+
+    pub(crate) fn grants_differ(&self) -> bool {
+        self.pools.len() >= 2
+            && self.pools.values().any(|pool| {
+                let said = amounts::memory(&pool.report.granted);
+                pool.granted.is_some_and(|granted| granted.abs_diff(said) > granted / GRANT_PART)
+            })
+    }
+
     /// Takes the report of a round.
     pub(crate) fn report(&mut self, response: &StatsResponse, now: Nanos) {
         if response.is_whole {
@@ -175,7 +208,7 @@ impl Member {
         pool.report = PoolReport { name, curve: None, ..told.clone() };
     }
 
-    /// What the instance uses beside its pools: index, connections, and room for their growth.
+    /// The memory that the instance uses beside its pools: for index and connections.
     pub(crate) fn overhead(&self) -> u64 {
         let pools: u64 = self.pools.values().map(PoolState::used).fold(0, u64::saturating_add);
         self.hold.used().saturating_sub(pools)

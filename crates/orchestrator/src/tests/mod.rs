@@ -9,7 +9,7 @@ use self::site::START;
 use self::world::{ELECTED, Faults, LEASE, MEMORY, PERIOD, SECOND, World};
 use crate::fleet::Planted;
 
-/// A history of so long with faults, and then without.
+/// A minute with faults, and then another without.
 fn history(seed: u64, seats: usize, faults: Faults) -> Result<World, String> {
     let nodes = 1 + (seed % 2) as usize;
     let mut world = World::new(seed, seats, nodes, 2 + (seed % 5) as usize, faults);

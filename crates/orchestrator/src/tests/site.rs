@@ -24,7 +24,7 @@ pub(super) struct Cache {
     pub(super) outlives_agent: bool,
     pub(super) limit: u64,
     pub(super) used: f64,
-    /// What it would fill at most.
+    /// The most that it would fill.
     appetite: u64,
     /// Reads per second, and in all.
     rate: f64,
@@ -51,7 +51,7 @@ impl Cache {
         }
     }
 
-    /// What it can have at this moment.
+    /// The memory that it can have at this moment.
     pub(super) fn has(&self) -> u64 {
         self.limit.max(self.used as u64)
     }

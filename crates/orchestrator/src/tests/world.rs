@@ -1,8 +1,8 @@
 //! Agents, orchestrators, and the network between them, in virtual time.
 //!
 //! One seed is one history. Messages are lost, late and doubled, links are cut, processes are
-//! stopped, killed and started, and so are orchestrators, of which one leads: an election (that of
-//! etcd, in life) gives terms and a lease, and refuses what is saved by another than the leader.
+//! stopped, killed and started, and so are orchestrators, of which one leads: an election (of etcd,
+//! in reality) gives terms and a lease, and refuses what is saved by another than the leader.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -33,7 +33,7 @@ const DEADLINE: Nanos = 800 * MILLI;
 /// The memory of a node.
 pub(super) const MEMORY: u64 = 256 << 20;
 
-/// What is made to fail.
+/// The faults that happen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Faults {
     /// The share of messages that are lost, and that come twice.
@@ -43,7 +43,7 @@ pub(super) struct Faults {
     pub(super) longest: Nanos,
     /// Between two disturbances (a cut, a pause, a crash, a start), on average.
     pub(super) disturbed_every: Nanos,
-    /// What is wrong with the fleet, or with agents.
+    /// A fault of the fleet, or of agents, that is to be found.
     pub(super) planted: Planted,
     pub(super) lax_agents: bool,
 }
@@ -94,7 +94,7 @@ enum Event {
     /// A call of a seat has taken too long.
     Deadline {
         seat: usize,
-        life: u64,
+        start: u64,
         call: u64,
     },
     /// An agent looks whether it must register.
@@ -105,17 +105,17 @@ enum Event {
     /// A seat begins a round, or ends it.
     Begin {
         seat: usize,
-        life: u64,
+        start: u64,
     },
     End {
         seat: usize,
-        life: u64,
+        start: u64,
         round: u64,
     },
     /// A seat asks to lead, or to go on leading.
     Campaign {
         seat: usize,
-        life: u64,
+        start: u64,
     },
     Disturb,
     Heal {
@@ -126,8 +126,8 @@ enum Event {
 
 /// An orchestrator's process.
 pub(super) struct Seat {
-    /// Counts starts; what was scheduled in an earlier life is void.
-    life: u64,
+    /// Counts starts; events of an earlier start are void.
+    start: u64,
     is_up: bool,
     pub(super) fleet: Option<Fleet>,
     waiting: HashMap<u64, Call>,
@@ -156,7 +156,7 @@ pub(super) struct World {
     nodes: Vec<String>,
     cut: Vec<(usize, usize)>,
     shared: Shared,
-    /// What happened, so that two runs of a seed can be compared.
+    /// A digest of all events, so that two runs of a seed can be compared.
     pub(super) digest: u64,
     /// When each decision was made.
     pub(super) decided_at: Vec<Nanos>,
@@ -184,7 +184,7 @@ impl World {
                 .collect(),
             seats: (0..seats)
                 .map(|_| Seat {
-                    life: 0,
+                    start: 0,
                     is_up: false,
                     fleet: None,
                     waiting: HashMap::new(),
@@ -271,14 +271,14 @@ impl World {
             Event::ToSite { site, seat, call, message } => self.at_site(site, seat, call, message),
             Event::ToSeat { site, seat, call, message } => self.at_seat(site, seat, call, message),
             Event::Wake { site, session } => self.wake(site, session),
-            Event::Deadline { seat, life, call } => {
-                if self.seats[seat].life == life {
+            Event::Deadline { seat, start, call } => {
+                if self.seats[seat].start == start {
                     self.answer(seat, call, None);
                 }
             }
-            Event::Begin { seat, life } => self.begin(seat, life),
-            Event::End { seat, life, round } => self.end(seat, life, round),
-            Event::Campaign { seat, life } => self.campaign(seat, life),
+            Event::Begin { seat, start } => self.begin(seat, start),
+            Event::End { seat, start, round } => self.end(seat, start, round),
+            Event::Campaign { seat, start } => self.campaign(seat, start),
             // Not one that was to come when all was healed.
             Event::Disturb if self.faults.disturbed_every == Nanos::MAX => {}
             Event::Disturb => {
@@ -386,38 +386,38 @@ impl World {
     // Orchestrators.
 
     pub(super) fn start_seat(&mut self, seat: usize) {
-        self.seats[seat].life += 1;
+        self.seats[seat].start += 1;
         self.seats[seat].is_up = true;
-        let life = self.seats[seat].life;
+        let start = self.seats[seat].start;
         let delay = self.rng.random_range(1..SECOND);
-        self.at(self.now + delay, Event::Campaign { seat, life });
+        self.at(self.now + delay, Event::Campaign { seat, start });
     }
 
     pub(super) fn kill_seat(&mut self, seat: usize) {
         let seat = &mut self.seats[seat];
-        seat.life += 1;
+        seat.start += 1;
         seat.is_up = false;
         seat.fleet = None;
         seat.waiting.clear();
     }
 
     pub(super) fn leader(&self) -> Option<usize> {
-        let (seat, life) = self.shared.leader.filter(|_| self.now < self.shared.until)?;
-        (self.seats[seat].life == life && self.seats[seat].fleet.is_some()).then_some(seat)
+        let (seat, start) = self.shared.leader.filter(|_| self.now < self.shared.until)?;
+        (self.seats[seat].start == start && self.seats[seat].fleet.is_some()).then_some(seat)
     }
 
     fn paused(&self, seat: usize) -> bool {
         self.seats[seat].paused_until > self.now
     }
 
-    fn campaign(&mut self, seat: usize, life: u64) {
-        if self.seats[seat].life != life {
+    fn campaign(&mut self, seat: usize, start: u64) {
+        if self.seats[seat].start != start {
             return;
         }
         if self.paused(seat) {
-            return self.at(self.seats[seat].paused_until, Event::Campaign { seat, life });
+            return self.at(self.seats[seat].paused_until, Event::Campaign { seat, start });
         }
-        let leads = self.shared.leader == Some((seat, life));
+        let leads = self.shared.leader == Some((seat, start));
         if leads && self.now < self.shared.until {
             self.shared.until = self.now + ELECTED;
         } else {
@@ -425,16 +425,16 @@ impl World {
             self.seats[seat].fleet = None;
             self.seats[seat].waiting.clear();
             if self.now >= self.shared.until {
-                self.shared.leader = Some((seat, life));
+                self.shared.leader = Some((seat, start));
                 self.shared.until = self.now + ELECTED;
                 self.shared.term += 1;
-                self.take_the_lead(seat, life);
+                self.take_the_lead(seat, start);
             }
         }
-        self.at(self.now + ELECTED / 3, Event::Campaign { seat, life });
+        self.at(self.now + ELECTED / 3, Event::Campaign { seat, start });
     }
 
-    fn take_the_lead(&mut self, seat: usize, life: u64) {
+    fn take_the_lead(&mut self, seat: usize, start: u64) {
         let config = FleetConfig {
             id: seat as u64 + 1,
             budget: Budget {
@@ -456,13 +456,13 @@ impl World {
         fleet.planted = self.faults.planted;
         self.seats[seat].fleet = Some(fleet);
         self.seats[seat].waiting.clear();
-        self.at(self.now, Event::Begin { seat, life });
+        self.at(self.now, Event::Begin { seat, start });
     }
 
     /// Saves, and then makes the calls. Whoever does not lead any more can save nothing.
     fn carry_out(&mut self, seat: usize, outgoing: Outgoing) {
-        let life = self.seats[seat].life;
-        if self.shared.leader != Some((seat, life)) {
+        let start = self.seats[seat].start;
+        if self.shared.leader != Some((seat, start)) {
             self.seats[seat].fleet = None;
             return;
         }
@@ -482,32 +482,32 @@ impl World {
             let id = self.next;
             self.seats[seat].waiting.insert(id, call);
             self.send(seat, site, Event::ToSite { site, seat, call: id, message });
-            self.at(self.now + DEADLINE, Event::Deadline { seat, life, call: id });
+            self.at(self.now + DEADLINE, Event::Deadline { seat, start, call: id });
         }
     }
 
-    fn begin(&mut self, seat: usize, life: u64) {
-        if self.seats[seat].life != life || self.seats[seat].fleet.is_none() {
+    fn begin(&mut self, seat: usize, start: u64) {
+        if self.seats[seat].start != start || self.seats[seat].fleet.is_none() {
             return;
         }
         if self.paused(seat) {
-            return self.at(self.seats[seat].paused_until, Event::Begin { seat, life });
+            return self.at(self.seats[seat].paused_until, Event::Begin { seat, start });
         }
         self.seats[seat].round += 1;
         let round = self.seats[seat].round;
         let now = self.now;
         let outgoing = self.seats[seat].fleet.as_mut().map(|fleet| fleet.begin(now));
         self.carry_out(seat, outgoing.unwrap_or_default());
-        self.at(self.now + DEADLINE + MILLI, Event::End { seat, life, round });
-        self.at(self.now + PERIOD, Event::Begin { seat, life });
+        self.at(self.now + DEADLINE + MILLI, Event::End { seat, start, round });
+        self.at(self.now + PERIOD, Event::Begin { seat, start });
     }
 
-    fn end(&mut self, seat: usize, life: u64, round: u64) {
-        if self.seats[seat].life != life || self.seats[seat].round != round {
+    fn end(&mut self, seat: usize, start: u64, round: u64) {
+        if self.seats[seat].start != start || self.seats[seat].round != round {
             return;
         }
         if self.paused(seat) {
-            return self.at(self.seats[seat].paused_until, Event::End { seat, life, round });
+            return self.at(self.seats[seat].paused_until, Event::End { seat, start, round });
         }
         let now = self.now;
         let Some(fleet) = &mut self.seats[seat].fleet else { return };
@@ -563,7 +563,7 @@ impl World {
             Some(Message::Refused) => Err(Failure::Refused),
             _ => Err(Failure::Silent),
         };
-        let outgoing = fleet.heard(&call, answer.as_ref().map_err(|failure| *failure), now);
+        let outgoing = fleet.note_answer(&call, answer.as_ref().map_err(|failure| *failure), now);
         self.carry_out(seat, outgoing);
     }
 
@@ -606,7 +606,7 @@ impl World {
     fn leave(&mut self, site: usize, seat: usize) {
         let Some(process) = &self.sites[site].process else { return };
         let request = process.agent.departure();
-        // The cache is gone before anybody hears that it is.
+        // The cache is gone before anybody knows.
         self.kill_site(site, false);
         self.send(seat, site, Event::ToSeat { site, seat, call: 0, message: Message::Leave(request) });
     }

@@ -1,0 +1,338 @@
+//! An agent with a socket, a clock and a thread: serves orchestrators, and registers with one.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use base::Clock;
+use control::access::Access;
+use control::v1::agent_server::{Agent as Serve, AgentServer};
+use control::v1::orchestrator_client::OrchestratorClient;
+use control::v1::register_response::Standing;
+use control::v1::{
+    LeaveRequest, RegisterRequest, RegisterResponse, ResizeRequest, ResizeResponse, StatsRequest,
+    StatsResponse,
+};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Channel, Endpoint, Server};
+use tonic::{Request, Response, Status};
+
+use crate::Nanos;
+use crate::agent::{Agent, AgentConfig, Next};
+use crate::instance::{Instance, InstanceError};
+
+/// The longest that an orchestrator is waited for.
+const DEADLINE: Duration = Duration::from_secs(1);
+/// The shortest and the longest time between two attempts to register.
+const SHORTEST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// The addresses of an agent.
+#[derive(Clone, Debug)]
+pub struct ServiceConfig {
+    /// The address that is listened on; port 0 chooses one.
+    pub listen: SocketAddr,
+    /// `host:port` at which orchestrators reach the agent. `None`: the address that is listened on.
+    pub advertise: Option<String>,
+    /// `host:port` of each orchestrator, one of which leads.
+    pub orchestrators: Vec<String>,
+}
+
+/// The reason why an agent cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The address cannot be listened on.
+    #[error("the agent cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// Others may reach the agent, and need not show anything.
+    #[error(transparent)]
+    Access(#[from] control::access::AccessError),
+    /// The address can be listened on, and names no host that others could reach.
+    #[error("the agent listens on {0}, all addresses: say at which of them orchestrators reach it")]
+    Advertise(SocketAddr),
+    /// Certificates are refused.
+    #[error("the certificates of the agent are refused")]
+    Tls(#[source] tonic::transport::Error),
+    /// The operating system gives no thread.
+    #[error("the agent has no thread")]
+    Thread(#[source] std::io::Error),
+}
+
+/// An agent that is served until it is stopped.
+#[derive(Debug)]
+pub struct Service {
+    address: String,
+    stop: watch::Sender<bool>,
+    led: watch::Receiver<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The agent, as its handlers and the registration share it.
+struct Shared<I> {
+    agent: Mutex<Agent<I>>,
+    clock: Clock,
+    led: watch::Sender<bool>,
+}
+
+struct Handler<I>(Arc<Shared<I>>);
+
+impl Service {
+    /// Starts to serve `instance` to orchestrators.
+    ///
+    /// # Errors
+    /// If the address cannot be listened on, or would be open to everybody.
+    pub fn start<I: Instance>(
+        config: ServiceConfig,
+        access: Access,
+        instance: I,
+        clock: Clock,
+    ) -> Result<Self, ServiceError> {
+        access.check(config.listen)?;
+        if config.listen.ip().is_unspecified() && config.advertise.is_none() {
+            return Err(ServiceError::Advertise(config.listen));
+        }
+        let listen = |source| ServiceError::Listen { address: config.listen, source };
+        let listener = std::net::TcpListener::bind(config.listen).map_err(listen)?;
+        listener.set_nonblocking(true).map_err(listen)?;
+        let local = listener.local_addr().map_err(listen)?;
+        let address = config.advertise.clone().unwrap_or_else(|| local.to_string());
+        let session = base::rng::entropy_seed() | 1;
+        let agent = Agent::new(AgentConfig { address: address.clone(), session }, instance);
+        let (led, is_led) = watch::channel(false);
+        let shared = Arc::new(Shared { agent: Mutex::new(agent), clock, led });
+        let (stop, stopped) = watch::channel(false);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(ServiceError::Thread)?;
+        let server = {
+            let _entered = runtime.enter();
+            let mut server = Server::builder().timeout(DEADLINE);
+            if let Some(tls) = access.server_tls() {
+                server = server.tls_config(tls).map_err(ServiceError::Tls)?;
+            }
+            let listener = TcpListener::from_std(listener).map_err(listen)?;
+            let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+            let handler = AgentServer::with_interceptor(Handler(Arc::clone(&shared)), access.asked());
+            let mut until = stopped.clone();
+            server.add_service(handler).serve_with_incoming_shutdown(incoming, async move {
+                let _ = until.wait_for(|stopped| *stopped).await;
+            })
+        };
+        let registration = Registration { shared, access, orchestrators: config.orchestrators, stopped };
+        let thread = base::thread::spawn("agent", move || {
+            runtime.block_on(async {
+                let served = tokio::spawn(async {
+                    if let Err(error) = server.await {
+                        tracing::error!(%error, "The agent cannot be reached any more.");
+                    }
+                });
+                registration.run().await;
+                let _ = served.await;
+            });
+        });
+        let thread = Some(thread.map_err(ServiceError::Thread)?);
+        Ok(Self { address, stop, led: is_led, thread })
+    }
+
+    /// The address at which orchestrators reach the agent.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns whether an orchestrator leads the instance: there is a lease.
+    pub fn is_led(&self) -> bool {
+        *self.led.borrow()
+    }
+
+    /// Leaves the orchestrator, and stops.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl<I: Instance> Shared<I> {
+    fn lock(&self) -> MutexGuard<'_, Agent<I>> {
+        self.agent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Nanos {
+        self.clock.monotonic_nanos()
+    }
+
+    /// Has the agent do something that may wait for another server, apart from the sockets.
+    async fn apart<T: Send + 'static>(
+        self: &Arc<Self>,
+        act: impl FnOnce(&mut Agent<I>, &Self) -> Result<T, InstanceError> + Send + 'static,
+    ) -> Result<T, Status> {
+        let shared = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || act(&mut shared.lock(), &shared)).await;
+        match done {
+            Ok(answer) => answer.map_err(|error| Status::unavailable(control::access::causes(&error))),
+            Err(error) => Err(Status::internal(error.to_string())),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl<I: Instance> Serve for Handler<I> {
+    async fn stats(&self, request: Request<StatsRequest>) -> Result<Response<StatsResponse>, Status> {
+        let request = request.into_inner();
+        // A lease counts from now on, however long the instance takes to answer.
+        let came_at = self.0.now();
+        let answer = self.0.apart(move |agent, _| agent.stats(&request, came_at)).await?;
+        self.0.led.send_if_modified(|led| answer.accepted && !std::mem::replace(led, true));
+        Ok(Response::new(answer))
+    }
+
+    async fn resize(&self, request: Request<ResizeRequest>) -> Result<Response<ResizeResponse>, Status> {
+        let request = request.into_inner();
+        // The lease may have ended while this waited for its turn.
+        let answer = self.0.apart(move |agent, shared| agent.resize(&request, shared.now())).await?;
+        if !answer.failure.is_empty() {
+            tracing::warn!(error = answer.failure, "The instance could not be resized.");
+        }
+        Ok(Response::new(answer))
+    }
+}
+
+/// Keeps the agent registered.
+struct Registration<I> {
+    shared: Arc<Shared<I>>,
+    access: Access,
+    orchestrators: Vec<String>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl<I: Instance> Registration<I> {
+    async fn run(mut self) {
+        let mut pause = SHORTEST;
+        let mut turn = 0;
+        let mut last_error = String::new();
+        let mut leader: Option<String> = None;
+        loop {
+            let next = self.shared.lock().next(self.shared.now());
+            let wait = match next {
+                Next::Wait(left) => Duration::from_nanos(left) + SHORTEST / 10,
+                Next::Register if self.orchestrators.is_empty() => LONGEST,
+                Next::Register => {
+                    self.shared.led.send_if_modified(|led| std::mem::replace(led, false));
+                    let address = leader.take().unwrap_or_else(|| {
+                        turn += 1;
+                        self.orchestrators[turn % self.orchestrators.len()].clone()
+                    });
+                    match self.register(&address).await {
+                        Ok(Registered::Led) => {
+                            tracing::info!(orchestrator = address, "The instance is led.");
+                            last_error.clear();
+                            pause = SHORTEST;
+                            SHORTEST
+                        }
+                        Ok(Registered::Elsewhere(address)) => {
+                            leader = address;
+                            SHORTEST
+                        }
+                        Ok(Registered::Later(wait)) => wait.clamp(SHORTEST, LONGEST),
+                        Err(error) => {
+                            if error != last_error {
+                                tracing::warn!(orchestrator = address, error, "The instance is not led.");
+                                last_error = error;
+                            }
+                            pause = (pause * 2).min(LONGEST);
+                            pause
+                        }
+                    }
+                }
+            };
+            let stop = self.stopped.wait_for(|stopped| *stopped);
+            if tokio::time::timeout(wait, stop).await.is_ok() {
+                break;
+            }
+        }
+        self.leave().await;
+    }
+
+    async fn register(&self, address: &str) -> Result<Registered, String> {
+        let request = self.shared.apart(|agent, shared| agent.registration(shared.now())).await;
+        let request = request.map_err(|status| status.message().to_owned())?;
+        let response = call_register(&self.access, address, request).await?;
+        let is_led = self.shared.lock().registered(&response);
+        self.shared.led.send_if_modified(|led| std::mem::replace(led, is_led) != is_led);
+        match response.standing() {
+            Standing::Accepted if is_led => Ok(Registered::Led),
+            Standing::Accepted => Err("the orchestrator is superseded by another".to_owned()),
+            Standing::NotLeader => {
+                let leader = Some(response.leader_address).filter(|leader| !leader.is_empty());
+                Ok(Registered::Elsewhere(leader))
+            }
+            Standing::Wait => Ok(Registered::Later(Duration::from_millis(response.wait_millis.into()))),
+            Standing::Refused | Standing::Unspecified => Err(response.reason),
+        }
+    }
+
+    async fn leave(&self) {
+        let (request, is_led) = {
+            let agent = self.shared.lock();
+            (agent.departure(), matches!(agent.next(self.shared.now()), Next::Wait(_)))
+        };
+        for address in self.orchestrators.iter().filter(|_| is_led) {
+            let _ = call_leave(&self.access, address, request.clone()).await;
+        }
+    }
+}
+
+/// The outcome of an attempt to register.
+enum Registered {
+    Led,
+    /// Another orchestrator leads, perhaps the one at this address.
+    Elsewhere(Option<String>),
+    Later(Duration),
+}
+
+async fn connect(access: &Access, address: &str) -> Result<Channel, String> {
+    let uri = format!("{}://{address}", access.scheme());
+    let endpoint =
+        Endpoint::from_shared(uri).map_err(|error| format!("{address} is not an address: {error}"))?;
+    let mut endpoint = endpoint.connect_timeout(DEADLINE).timeout(DEADLINE);
+    if let Some(tls) = access.client_tls() {
+        endpoint = endpoint.tls_config(tls).map_err(|error| control::access::causes(&error))?;
+    }
+    endpoint.connect().await.map_err(|error| control::access::causes(&error))
+}
+
+async fn call_register(
+    access: &Access,
+    address: &str,
+    request: RegisterRequest,
+) -> Result<RegisterResponse, String> {
+    let channel = connect(access, address).await?;
+    let mut client = OrchestratorClient::with_interceptor(channel, access.shown());
+    let response = client.register(request).await.map_err(|status| status.message().to_owned())?;
+    Ok(response.into_inner())
+}
+
+async fn call_leave(access: &Access, address: &str, request: LeaveRequest) -> Result<(), String> {
+    let channel = connect(access, address).await?;
+    let mut client = OrchestratorClient::with_interceptor(channel, access.shown());
+    client.leave(request).await.map_err(|status| status.message().to_owned())?;
+    Ok(())
+}

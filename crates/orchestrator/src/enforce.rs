@@ -1,0 +1,131 @@
+//! The way from the limits that are to those that were decided.
+
+use control::amounts;
+use control::v1::ResizeRequest;
+
+use crate::Nanos;
+use crate::exchange::{Call, Key, Request};
+use crate::fleet::Fleet;
+#[cfg(test)]
+use crate::fleet::Planted;
+use crate::member::Member;
+
+/// Memory that donors have to free moves in steps of one byte in this many of a node's memory.
+const CHUNK_PART: u64 = 64;
+/// An instance has filled what it has if all but one byte in this many is used.
+const FILLED_PART: u64 = 8;
+
+impl Fleet {
+    /// Asks again those that have not answered an earlier request, so that it is known what they
+    /// have: for nothing beyond what they can have already.
+    pub(crate) fn repeat(&mut self, now: Nanos) -> Vec<Call> {
+        let open = self.members.iter().filter(|(_, member)| member.is_present && member.hold.is_open());
+        let open: Vec<(Key, u64)> = open
+            .map(|(key, member)| {
+                let target = member.target.unwrap_or(member.hold.limit());
+                (key.clone(), target.min(member.hold.held()))
+            })
+            .collect();
+        open.into_iter().filter_map(|(key, limit)| self.resize(&key, limit, now)).collect()
+    }
+
+    /// Brings limits nearer to what was decided: lowers those of donors as far as receivers have
+    /// filled what they have, and raises those of receivers by what nobody can have.
+    pub(crate) fn advance(&mut self, now: Nanos) -> Vec<Call> {
+        let mut nodes: Vec<String> =
+            self.members.values().map(|member| member.instance.node.clone()).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let mut calls: Vec<Call> = Vec::new();
+        for node in nodes {
+            for (key, limit) in self.steps(&node, now) {
+                calls.extend(self.resize(&key, limit, now));
+            }
+        }
+        calls
+    }
+
+    /// The limits of a node that are to be changed now.
+    fn steps(&self, node: &str, now: Nanos) -> Vec<(Key, u64)> {
+        let memory = self.memory(node);
+        let held = self.held(node);
+        let chunk = (memory / CHUNK_PART).max(1);
+        let mut free = memory.saturating_sub(held);
+        #[cfg(test)]
+        if self.planted == Planted::GrowFirst {
+            free = free.max(chunk);
+        }
+        let idle = self.members.iter().filter(|(_, member)| {
+            member.instance.node == node && member.is_present && !member.hold.is_open()
+        });
+        let mut gaps: Vec<(&Key, &Member, u64)> =
+            idle.filter_map(|(key, member)| Some((key, member, member.target?))).collect();
+        // Those who lack most come first.
+        gaps.sort_by_key(|(key, member, target)| {
+            (std::cmp::Reverse(target.saturating_sub(member.hold.limit())), (*key).clone())
+        });
+        let mut steps = Vec::new();
+        let mut lacking = 0;
+        for &(key, member, target) in &gaps {
+            let limit = member.hold.limit();
+            let wanted = target.saturating_sub(limit);
+            if wanted == 0 || now < self.raises_from {
+                continue;
+            }
+            let given = wanted.min(free);
+            // Less than that is not worth a request, unless it is all.
+            if given == wanted || given >= chunk {
+                free -= given;
+                steps.push((key.clone(), limit + given));
+            } else if member.hold.used() >= limit - limit / FILLED_PART {
+                lacking += wanted.min(chunk) - given;
+            }
+        }
+        // What is on its way to be free already, and what there is not.
+        let coming: u64 = self
+            .members
+            .values()
+            .filter(|member| member.instance.node == node && member.is_present)
+            .map(|member| member.hold.held().saturating_sub(member.hold.asked()))
+            .fold(0, u64::saturating_add);
+        let mut needed = lacking.saturating_add(held.saturating_sub(memory)).saturating_sub(coming);
+        for &(key, member, target) in gaps.iter().rev() {
+            let surplus = member.hold.limit().saturating_sub(target).min(needed);
+            if surplus > 0 {
+                needed -= surplus;
+                steps.push((key.clone(), member.hold.limit() - surplus));
+            }
+        }
+        // Pools that are to have another part of the same limit.
+        for &(key, member, _) in &gaps {
+            if member.grants_differ() && !steps.iter().any(|(of, _)| of == key) {
+                steps.push((key.clone(), member.hold.limit()));
+            }
+        }
+        steps
+    }
+
+    /// The request to set a limit. Whatever the caller wants, it allows no more than nobody can
+    /// have (invariant 1).
+    fn resize(&mut self, key: &Key, limit: u64, now: Nanos) -> Option<Call> {
+        let node = self.members.get(key)?.instance.node.clone();
+        let others = self.held(&node) - self.members.get(key)?.hold.held();
+        let memory = self.memory(&node);
+        let at = (self.leader.term, self.sequence + 1);
+        let member = self.members.get_mut(key)?;
+        let most = memory.saturating_sub(others).max(member.hold.held());
+        #[cfg(test)]
+        let most = if self.planted == Planted::GrowFirst { u64::MAX } else { most };
+        let limit = limit.min(most);
+        member.hold.send(at, limit);
+        self.sequence += 1;
+        let request = ResizeRequest {
+            leader: Some(self.leader),
+            session: member.session,
+            sequence: self.sequence,
+            limits: amounts::of_memory(limit),
+            grants: member.grants(),
+        };
+        Some(member.call(key, Request::Resize(request), now))
+    }
+}
