@@ -147,6 +147,12 @@ impl Access {
         if self.authority.is_some() { "https" } else { "http" }
     }
 
+    /// Returns whether a call with this `authorization` header, if it has one, is let in.
+    pub fn lets_in(&self, authorization: Option<&[u8]>) -> bool {
+        let Some(token) = &self.token else { return true };
+        authorization.is_some_and(|shown| bool::from(shown.ct_eq(token.as_encoded_bytes())))
+    }
+
     /// Adds the token to each call of a client.
     pub fn shown(&self) -> impl Interceptor + Clone + 'static {
         let token = self.token.clone();
@@ -160,13 +166,11 @@ impl Access {
 
     /// Refuses calls of a server without the token.
     pub fn asked(&self) -> impl Interceptor + Clone + 'static {
-        let token = self.token.clone();
+        let access = self.clone();
         move |request: Request<()>| {
-            let Some(token) = &token else { return Ok(request) };
-            let shown = request.metadata().get("authorization");
-            let is_right = shown
-                .is_some_and(|shown| bool::from(shown.as_encoded_bytes().ct_eq(token.as_encoded_bytes())));
-            if is_right { Ok(request) } else { Err(Status::unauthenticated("the token is missing or wrong")) }
+            let shown = request.metadata().get("authorization").map(MetadataValue::as_encoded_bytes);
+            let refused = || Status::unauthenticated("the token is missing or wrong");
+            access.lets_in(shown).then_some(request).ok_or_else(refused)
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use allocate::guard::{Guarded, Rails};
 use allocate::registry::Registered;
 use allocate::{Decision, Grant, Outcome, Place, Policy, Pool, View, partition};
+use serde::Serialize;
 
 use crate::exchange::Key;
 use crate::member::Member;
@@ -12,19 +13,20 @@ use crate::member::Member;
 /// One byte in this many of the memory of a node is for what grows beside pools: index,
 /// connections.
 const GROWTH_PART: u64 = 32;
-/// While one byte in this many is not used, nobody goes short and nothing is decided.
-const FREE_PART: u64 = 10;
+/// A pool has filled what it has if all but one byte in this many is used; until one has, nothing
+/// is decided.
+const FILLED_PART: u64 = 8;
 /// A prediction is compared with what came if the pool had its grant but for one byte in this many.
 const NEAR_PART: u64 = 16;
 
 /// A decision about the pools of a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Decided {
     /// The node.
     pub node: String,
     /// The memory that its pools can have together, in bytes.
     pub memory_bytes: u64,
-    /// True if memory was short, so that the policy was asked.
+    /// True if a pool had filled what it has, so that the policy was asked.
     pub is_short: bool,
     /// The moves, each with its reason.
     pub moves: Vec<Move>,
@@ -35,7 +37,7 @@ pub struct Decided {
 }
 
 /// A move of memory that was decided.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Move {
     /// The pool that gives, as `instance/pool`; `None` for memory that nobody had.
     pub from: Option<String>,
@@ -50,7 +52,7 @@ pub struct Move {
 }
 
 /// A pool in a decision.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct DecidedPool {
     /// `instance/pool`.
     pub name: String,
@@ -112,8 +114,9 @@ pub(crate) fn decide(
     let sizes = present(&view, &policy.rails);
     view.pools.iter_mut().zip(sizes).for_each(|(pool, size)| pool.size = size);
 
-    let used: u64 = view.pools.iter().map(|pool| pool.used).fold(0, u64::saturating_add);
-    let is_short = used >= memory_bytes - memory_bytes / FREE_PART && !view.pools.is_empty();
+    // An instance cannot use what another one leaves, so one that has filled what it has is enough.
+    let is_filled = |pool: &Pool| pool.size > 0 && pool.used >= pool.size - pool.size / FILLED_PART;
+    let is_short = view.pools.iter().any(is_filled);
     let decision = if is_short { policy.decide(&view) } else { Decision::stay(&view) };
     let full = |pool: usize| view.pools[pool].name.clone();
     unmet.extend(decision.unmet.iter().map(|unmet| format!("{}: {}", full(unmet.pool), unmet.reason)));

@@ -164,6 +164,12 @@ impl Fleet {
         here.map(|member| member.hold.held()).fold(0, u64::saturating_add)
     }
 
+    /// The memory that the instances of a node may have together, and what they can have at most,
+    /// in bytes.
+    pub fn node(&self, node: &str) -> (u64, u64) {
+        (self.memory(node), self.held(node))
+    }
+
     /// An agent registers.
     pub fn register(&mut self, request: &RegisterRequest, now: Nanos) -> (RegisterResponse, Outgoing) {
         let response = match self.registered(request, now) {

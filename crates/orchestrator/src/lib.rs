@@ -3,7 +3,7 @@
 //!
 //! [`Fleet`] is a plain value without a clock, a thread or a socket: it is told what agents answer,
 //! and returns what to ask of them and what to save. Its tests run it with agents in a simulated
-//! network.
+//! network. [`service`] gives it all three.
 //!
 //! Invariants:
 //! 1. For each node, the sum of what instances can have ([`hold`]) never exceeds its memory because
@@ -17,18 +17,25 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
 mod decide;
 mod enforce;
 mod exchange;
 mod fleet;
+mod history;
 mod hold;
 mod member;
+mod metrics;
+pub mod service;
+mod store;
 #[cfg(test)]
 mod tests;
 
 pub use decide::{Decided, DecidedPool, Move};
 pub use exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request, Superseded};
 pub use fleet::{Budget, Fleet, FleetConfig, FleetError};
+pub use history::Told;
+pub use store::StoreError;
 
 /// A time or a span of time, in nanoseconds.
 pub type Nanos = u64;

@@ -1,0 +1,147 @@
+//! HTTP for operators: `/healthz`, `/fleet.json`, `/decisions.json`, `/metrics`, and `POST
+//! /forget/NAME`.
+//!
+//! If there is a token, each request must show it, but for `/healthz`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::decide::{Decided, DecidedPool};
+use crate::exchange::MemberStatus;
+use crate::metrics;
+use crate::service::Shared;
+
+/// The fleet as it stands.
+#[derive(Debug, Serialize)]
+struct Status {
+    term: u64,
+    policy: String,
+    /// True if another orchestrator leads agents, so that nothing is decided.
+    is_superseded: bool,
+    nodes: Vec<NodeStatus>,
+}
+
+#[derive(Debug, Serialize)]
+struct NodeStatus {
+    name: String,
+    /// The memory that instances may have together.
+    memory_bytes: u64,
+    /// The most that they can have at this moment.
+    held_bytes: u64,
+    /// True if a pool has filled what it has, so that the policy decides.
+    is_short: bool,
+    unmet: Vec<String>,
+    instances: Vec<InstanceStatus>,
+    pools: Vec<DecidedPool>,
+}
+
+#[derive(Debug, Serialize)]
+struct InstanceStatus {
+    name: String,
+    kind: String,
+    version: String,
+    address: String,
+    is_leased: bool,
+    limit_bytes: u64,
+    used_bytes: u64,
+    held_bytes: u64,
+    target_bytes: Option<u64>,
+}
+
+/// Serves until it is stopped.
+pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
+    let router = Router::new()
+        .route("/fleet.json", get(fleet))
+        .route("/decisions.json", get(decisions))
+        .route("/metrics", get(metrics))
+        .route("/forget/{name}", post(forget))
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared), check))
+        .route("/healthz", get(async || "ok\n"))
+        .with_state(shared);
+    let until = async move {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    };
+    if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(until).await {
+        tracing::error!(%error, "The figures of the orchestrator cannot be read any more.");
+    }
+}
+
+async fn check(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let shown = request.headers().get(header::AUTHORIZATION).map(|shown| shown.as_bytes());
+    if shared.access.lets_in(shown) {
+        return next.run(request).await;
+    }
+    let words = "Show the token: `Authorization: Bearer TOKEN`.\n";
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], words).into_response()
+}
+
+async fn fleet(State(shared): State<Arc<Shared>>) -> Response {
+    let members = shared.members();
+    let latest = shared.history().latest.clone();
+    let (leader, is_superseded, held) = {
+        let fleet = shared.fleet();
+        let nodes = members.iter().map(|member| member.instance.node.clone());
+        let held = nodes.map(|node| (fleet.node(&node), node)).map(|(sums, node)| (node, sums));
+        (fleet.leader(), fleet.superseded().is_some(), held.collect::<BTreeMap<_, _>>())
+    };
+    let nodes = held.into_iter().map(|(name, (memory_bytes, held_bytes))| {
+        let decided = latest.iter().find(|decided| decided.node == name);
+        let here = members.iter().filter(|member| member.instance.node == name);
+        NodeStatus {
+            memory_bytes,
+            held_bytes,
+            is_short: decided.is_some_and(|decided| decided.is_short),
+            unmet: decided.map(|decided| decided.unmet.clone()).unwrap_or_default(),
+            instances: here.map(instance).collect(),
+            pools: decided.map(|Decided { pools, .. }| pools.clone()).unwrap_or_default(),
+            name,
+        }
+    });
+    let nodes = nodes.collect();
+    Json(Status { term: leader.term, policy: shared.policy.clone(), is_superseded, nodes }).into_response()
+}
+
+fn instance(member: &MemberStatus) -> InstanceStatus {
+    InstanceStatus {
+        name: member.instance.name.clone(),
+        kind: member.instance.kind.clone(),
+        version: member.instance.version.clone(),
+        address: member.address.clone(),
+        is_leased: member.is_leased,
+        limit_bytes: member.limit_bytes,
+        used_bytes: member.used_bytes,
+        held_bytes: member.held_bytes,
+        target_bytes: member.target_bytes,
+    }
+}
+
+async fn decisions(State(shared): State<Arc<Shared>>) -> Response {
+    let history = shared.history();
+    Json(history.decisions().collect::<Vec<_>>()).into_response()
+}
+
+async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], metrics::write(&shared)).into_response()
+}
+
+/// A person says that an instance has ended, which nobody else can know.
+async fn forget(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Response {
+    if !shared.members().iter().any(|member| member.instance.name == name) {
+        return (StatusCode::NOT_FOUND, format!("There is no instance {name:?}.\n")).into_response();
+    }
+    let outgoing = shared.fleet().forget_instance(&name);
+    shared.carry_out(outgoing);
+    tracing::info!(name, "An instance is forgotten, as an operator said.");
+    "ok\n".into_response()
+}

@@ -1,0 +1,200 @@
+//! The state that outlasts a restart, in an embedded database (redb): the orchestrator's id and
+//! term, and the record of each instance.
+
+use std::path::{Path, PathBuf};
+
+use control::v1::Instance;
+use prost::Message;
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+
+use crate::exchange::{Key, Record};
+
+const FIGURES: TableDefinition<'_, &str, u64> = TableDefinition::new("figures");
+const INSTANCES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("instances");
+
+/// The reason why state cannot be read or saved.
+#[derive(Debug, thiserror::Error)]
+#[error("the state in {}", path.display())]
+pub struct StoreError {
+    path: PathBuf,
+    #[source]
+    source: Box<redb::Error>,
+}
+
+/// The state of an orchestrator.
+#[derive(Debug)]
+pub(crate) struct Store {
+    path: PathBuf,
+    database: Database,
+}
+
+/// A record in the database.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Saved {
+    #[prost(message, optional, tag = "1")]
+    instance: Option<Instance>,
+    #[prost(fixed64, tag = "2")]
+    session: u64,
+    #[prost(string, tag = "3")]
+    address: String,
+    #[prost(uint64, tag = "4")]
+    held_bytes: u64,
+}
+
+impl Store {
+    /// Opens the state in a file, or creates it.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, holds something else, or another orchestrator has it open.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let opened = Database::create(path).map_err(redb::Error::from).and_then(|database| {
+            let write = database.begin_write()?;
+            write.open_table(FIGURES)?;
+            write.open_table(INSTANCES)?;
+            write.commit()?;
+            Ok(database)
+        });
+        let path = path.to_owned();
+        match opened {
+            Ok(database) => Ok(Self { path, database }),
+            Err(source) => Err(StoreError { path, source: Box::new(source) }),
+        }
+    }
+
+    /// Begins another term: returns the orchestrator's id and the term, which are saved.
+    ///
+    /// # Errors
+    /// If they cannot be saved.
+    pub(crate) fn begin_term(&self, at_least: u64) -> Result<(u64, u64), StoreError> {
+        self.attempt(|database| {
+            let write = database.begin_write()?;
+            let (id, term) = {
+                let mut figures = write.open_table(FIGURES)?;
+                let id = figures.get("id")?.map(|id| id.value());
+                let term = figures.get("term")?.map_or(0, |term| term.value());
+                let id = id.unwrap_or_else(|| base::rng::entropy_seed() | 1);
+                let term = (term + 1).max(at_least);
+                figures.insert("id", id)?;
+                figures.insert("term", term)?;
+                (id, term)
+            };
+            write.commit()?;
+            Ok((id, term))
+        })
+    }
+
+    /// Reads the records of all instances.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub(crate) fn records(&self) -> Result<Vec<Record>, StoreError> {
+        self.attempt(|database| {
+            let read = database.begin_read()?;
+            let instances = read.open_table(INSTANCES)?;
+            let mut records = Vec::new();
+            for entry in instances.iter()? {
+                let (_, value) = entry?;
+                let saved = Saved::decode(value.value());
+                let saved = saved.map_err(|error| redb::Error::Corrupted(format!("a record: {error}")))?;
+                records.push(Record {
+                    instance: saved.instance.unwrap_or_default(),
+                    session: saved.session,
+                    address: saved.address,
+                    held_bytes: saved.held_bytes,
+                });
+            }
+            Ok(records)
+        })
+    }
+
+    /// Saves records, or deletes them. When it returns, they have reached the disk.
+    ///
+    /// # Errors
+    /// If they cannot be saved: then none is.
+    pub(crate) fn save(&self, records: &[(Key, Option<Record>)]) -> Result<(), StoreError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.attempt(|database| {
+            let write = database.begin_write()?;
+            {
+                let mut instances = write.open_table(INSTANCES)?;
+                for (key, record) in records {
+                    let key = key_bytes(key);
+                    match record {
+                        Some(record) => {
+                            let saved = Saved {
+                                instance: Some(record.instance.clone()),
+                                session: record.session,
+                                address: record.address.clone(),
+                                held_bytes: record.held_bytes,
+                            };
+                            instances.insert(key.as_slice(), saved.encode_to_vec().as_slice())?;
+                        }
+                        None => {
+                            instances.remove(key.as_slice())?;
+                        }
+                    }
+                }
+            }
+            write.commit()?;
+            Ok(())
+        })
+    }
+
+    fn attempt<T>(&self, act: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, StoreError> {
+        act(&self.database).map_err(|source| StoreError { path: self.path.clone(), source: Box::new(source) })
+    }
+}
+
+fn key_bytes(key: &Key) -> Vec<u8> {
+    let mut bytes = key.name.as_bytes().to_vec();
+    bytes.push(0);
+    bytes.extend_from_slice(&key.incarnation.to_be_bytes());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(name: &str, held_bytes: u64) -> Record {
+        let instance = Instance { name: name.to_owned(), incarnation: 7, ..Instance::default() };
+        Record { instance, session: 9, address: "127.0.0.1:1".to_owned(), held_bytes }
+    }
+
+    #[test]
+    fn what_was_saved_is_there_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.redb");
+        let (a, b) = (record("a", 1), record("b", 2));
+        let key = |record: &Record| Key::of(&record.instance);
+        let (id, term) = {
+            let store = Store::open(&path).unwrap();
+            store.save(&[(key(&a), Some(a.clone())), (key(&b), Some(b.clone()))]).unwrap();
+            store.save(&[(key(&a), None), (key(&b), Some(Record { held_bytes: 3, ..b.clone() }))]).unwrap();
+            store.begin_term(0).unwrap()
+        };
+        let store = Store::open(&path).unwrap();
+        assert_eq!(store.records().unwrap(), [Record { held_bytes: 3, ..b }]);
+        assert_eq!(store.begin_term(0).unwrap(), (id, term + 1));
+        assert_eq!(store.begin_term(50).unwrap(), (id, 50));
+        let second = Store::open(&path).unwrap_err();
+        assert!(
+            control::access::causes(&second).contains("already open"),
+            "{}",
+            control::access::causes(&second)
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_something_else_is_refused_with_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notes.txt");
+        std::fs::write(&path, "some text that is no database, and long enough to be looked at".repeat(100))
+            .unwrap();
+        let error = Store::open(&path).unwrap_err();
+        assert!(error.to_string().contains("notes.txt"), "{error}");
+        assert!(std::fs::read_to_string(&path).unwrap().starts_with("some text"), "it is left alone");
+    }
+}

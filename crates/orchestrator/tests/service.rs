@@ -1,0 +1,190 @@
+//! An orchestrator and agents over real sockets.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agent::service::{Service as Agent, ServiceConfig as AgentConfig};
+use agent::{Instance, InstanceError, Look};
+use base::Clock;
+use control::access::{Access, Files};
+use control::amounts;
+use control::v1::{self, Amount, PoolGrant, PoolReport};
+use millpond_orchestrator::service::{Service, ServiceConfig};
+use millpond_orchestrator::{Budget, FleetConfig};
+
+const MIB: u64 = 1 << 20;
+const PERIOD: Duration = Duration::from_millis(50);
+const LEASE: Duration = Duration::from_millis(600);
+
+/// A cache that fills at once what it may have, up to its appetite.
+#[derive(Clone)]
+struct Cache {
+    name: &'static str,
+    appetite: u64,
+    limit: Arc<Mutex<u64>>,
+    reads: u64,
+}
+
+impl Cache {
+    fn new(name: &'static str, appetite: u64) -> Self {
+        Self { name, appetite: appetite * MIB, limit: Arc::new(Mutex::new(4 * MIB)), reads: 0 }
+    }
+
+    fn limit(&self) -> u64 {
+        *self.limit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Instance for Cache {
+    fn look(&mut self) -> Result<Look, InstanceError> {
+        let limit = self.limit();
+        let used = limit.min(self.appetite);
+        self.reads += 1_000;
+        let points = [(self.appetite / 2, 0.5), (self.appetite, 0.0)];
+        let pool = PoolReport {
+            id: 1,
+            name: "all".to_owned(),
+            used: amounts::of_memory(used),
+            weight: 1.0,
+            reads: self.reads,
+            misses: (self.reads as f64 * (1.0 - used as f64 / self.appetite as f64)) as u64,
+            curve: Some(v1::Curve { samples: 1e4, ..control::curve::write(points) }),
+            ..PoolReport::default()
+        };
+        let instance = v1::Instance {
+            name: self.name.to_owned(),
+            node: "here".to_owned(),
+            incarnation: 1,
+            kind: "model".to_owned(),
+            ..v1::Instance::default()
+        };
+        Ok(Look {
+            instance,
+            limits: amounts::of_memory(limit),
+            used: amounts::of_memory(used),
+            least: amounts::of_memory(2 * MIB),
+            most: Vec::new(),
+            pools: vec![pool],
+        })
+    }
+
+    fn resize(&mut self, limits: &[Amount], _: &[PoolGrant]) -> Result<(), InstanceError> {
+        *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = amounts::memory(limits);
+        Ok(())
+    }
+}
+
+fn orchestrator(listen: &str, state: Option<&Path>, access: &Access) -> Service {
+    let config = ServiceConfig {
+        listen: listen.parse().expect("an address"),
+        admin: Some("127.0.0.1:0".parse().expect("an address")),
+        period: PERIOD,
+        fleet: FleetConfig {
+            id: 7,
+            budget: Budget { each: Some(64 * MIB), spare: 4 * MIB, ..Budget::default() },
+            lease: LEASE.as_nanos() as u64,
+            policy: "most-hits".to_owned(),
+            rails: allocate::guard::Rails { least_share: 0.1, step: 0.2, ..Default::default() },
+        },
+        state: state.map(Path::to_owned),
+        history: 100,
+    };
+    Service::start(config, access.clone(), Clock::System).expect("it starts")
+}
+
+fn agent(cache: &Cache, orchestrator: &str, access: &Access) -> Agent {
+    let config = AgentConfig {
+        listen: "127.0.0.1:0".parse().expect("an address"),
+        advertise: None,
+        orchestrators: vec![orchestrator.to_owned()],
+    };
+    Agent::start(config, access.clone(), cache.clone(), Clock::System).expect("it starts")
+}
+
+/// Waits until something holds.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if holds() {
+            return;
+        }
+        base::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{what} is not seen within 30 s");
+}
+
+fn page(service: &Service, path: &str) -> String {
+    let address = service.admin_address().expect("it is served");
+    let mut response = ureq::get(format!("http://{address}{path}")).call().expect("it answers");
+    response.body_mut().read_to_string().expect("text")
+}
+
+#[test]
+fn memory_moves_between_instances_and_returns_from_one_that_leaves() {
+    let access = Access::default();
+    let orchestrator = orchestrator("127.0.0.1:0", None, &access);
+    let address = orchestrator.address().to_string();
+    let caches = [Cache::new("small", 16), Cache::new("large", 200)];
+    let agents = caches.each_ref().map(|cache| agent(cache, &address, &access));
+    until("the large one's growth", || {
+        assert!(caches.iter().map(Cache::limit).sum::<u64>() <= 64 * MIB);
+        caches[1].limit() > 36 * MIB
+    });
+    assert!(agents.iter().all(Agent::is_led));
+    let fleet = page(&orchestrator, "/fleet.json");
+    assert!(fleet.contains("\"large\"") && fleet.contains("\"is_leased\":true"), "{fleet}");
+    assert!(page(&orchestrator, "/metrics").contains("millpond_fleet_leased_instances 2"));
+    assert!(page(&orchestrator, "/decisions.json").starts_with('['));
+    let [small, large] = agents;
+    large.stop();
+    until("the memory of the one that left", || {
+        page(&orchestrator, "/metrics").contains("millpond_fleet_instances 1")
+    });
+    small.stop();
+}
+
+#[test]
+fn a_new_orchestrator_goes_on_with_the_state_of_the_last_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state.redb");
+    let access = Access::default();
+    let first = orchestrator("127.0.0.1:0", Some(&state), &access);
+    let address = first.address().to_string();
+    let cache = Cache::new("one", 200);
+    let agent = agent(&cache, &address, &access);
+    until("growth", || cache.limit() > 32 * MIB);
+    first.stop();
+    let limit = cache.limit();
+    base::thread::sleep(LEASE * 2);
+    assert_eq!(cache.limit(), limit, "it goes on with its last limit");
+    let second = orchestrator(&address, Some(&state), &access);
+    until("the instance", || page(&second, "/metrics").contains("millpond_fleet_leased_instances 1"));
+    assert!(page(&second, "/fleet.json").contains("\"term\":2"));
+    // And one whose state was lost learns from the agent that there was another.
+    second.stop();
+    let third = orchestrator(&address, None, &access);
+    until("the instance", || page(&third, "/metrics").contains("millpond_fleet_leased_instances 1"));
+    agent.stop();
+}
+
+#[test]
+fn nobody_speaks_without_the_token() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let access = |token: &str| {
+        let path = folder.path().join(token);
+        std::fs::write(&path, token.repeat(8)).expect("written");
+        Access::read(&Files { token: Some(path), ..Files::default() }).expect("a token")
+    };
+    let right = access("right");
+    let orchestrator = orchestrator("127.0.0.1:0", None, &right);
+    let address = orchestrator.address().to_string();
+    let caches = [Cache::new("known", 200), Cache::new("unknown", 200)];
+    let known = agent(&caches[0], &address, &right);
+    let unknown = agent(&caches[1], &address, &access("wrong"));
+    until("the one with the token", || known.is_led());
+    assert!(!unknown.is_led());
+    let admin = orchestrator.admin_address().expect("it is served");
+    let refused = ureq::get(format!("http://{admin}/fleet.json")).call().expect_err("no token");
+    assert!(matches!(refused, ureq::Error::StatusCode(401)), "{refused}");
+    assert!(ureq::get(format!("http://{admin}/healthz")).call().is_ok());
+}
