@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use subtle::ConstantTimeEq;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -56,6 +57,36 @@ pub enum AccessError {
         /// The address.
         address: SocketAddr,
     },
+}
+
+/// Flags that name the files.
+#[derive(Clone, Debug, Default, Args)]
+pub struct AccessArguments {
+    /// The file with the token that agents, orchestrators and operators show one another: one line
+    /// of 16 or more characters
+    #[arg(long, value_name = "FILE", env = "MILLPOND_FLEET_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
+    /// This end's certificate, in PEM; the other end must have its authority
+    #[arg(long, value_name = "FILE", env = "MILLPOND_FLEET_CERT", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", env = "MILLPOND_FLEET_KEY", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// The authority of the other end's certificate, in PEM; with it, connections are encrypted, and
+    /// whoever calls must show a certificate
+    #[arg(long, value_name = "FILE", env = "MILLPOND_FLEET_CA", requires = "tls_cert")]
+    pub tls_ca: Option<PathBuf>,
+}
+
+impl AccessArguments {
+    /// The files.
+    pub fn files(&self) -> Files {
+        Files {
+            token: self.token_file.clone(),
+            certificate: self.tls_cert.clone().zip(self.tls_key.clone()),
+            authority: self.tls_ca.clone(),
+        }
+    }
 }
 
 /// The files that say who may speak.

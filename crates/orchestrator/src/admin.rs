@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::decide::{Decided, DecidedPool};
 use crate::exchange::MemberStatus;
 use crate::metrics;
-use crate::service::Shared;
+use crate::shared::Shared;
 
 /// The fleet as it stands.
 #[derive(Debug, Serialize)]

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+pub mod command;
 mod decide;
 mod enforce;
 mod exchange;
@@ -27,6 +28,7 @@ mod hold;
 mod member;
 mod metrics;
 pub mod service;
+mod shared;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,14 @@
 //! The figures of the orchestrator for Prometheus (docs/operations.md).
 
+use std::sync::PoisonError;
+
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::service::Shared;
+use crate::shared::Shared;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Node {
@@ -28,6 +30,15 @@ fn gauge(bytes: u64) -> i64 {
 /// Writes all metrics.
 pub(crate) fn write(shared: &Shared) -> String {
     let mut registry = Registry::with_prefix("millpond_fleet");
+    register_memory(&mut registry, shared);
+    register_counts(&mut registry, shared);
+    let mut written = String::new();
+    // Writing to a string does not fail.
+    let _ = text::encode(&mut written, &registry);
+    written
+}
+
+fn register_memory(registry: &mut Registry, shared: &Shared) {
     let members = shared.members();
     let leased = members.iter().filter(|member| member.is_leased).count();
     registry.register("instances", "Instances that are known", ConstGauge::new(members.len() as i64));
@@ -35,22 +46,19 @@ pub(crate) fn write(shared: &Shared) -> String {
     let (memory, held) = (Gauges::<Node>::default(), Gauges::<Node>::default());
     let limit = Gauges::<Instance>::default();
     let (used, can_have) = (Gauges::<Instance>::default(), Gauges::<Instance>::default());
-    let is_superseded = {
-        let fleet = shared.fleet();
-        for member in &members {
-            let node = Node { node: member.instance.node.clone() };
-            let (may, can) = fleet.node(&node.node);
-            memory.get_or_create(&node).set(gauge(may));
-            held.get_or_create(&node).set(gauge(can));
-        }
-        fleet.superseded().is_some()
-    };
+    let fleet = shared.fleet();
     for member in &members {
-        let labels = Instance { node: member.instance.node.clone(), instance: member.instance.name.clone() };
+        let node = Node { node: member.instance.node.clone() };
+        let labels = Instance { node: node.node.clone(), instance: member.instance.name.clone() };
+        let (may, can) = fleet.node(&node.node);
+        memory.get_or_create(&node).set(gauge(may));
+        held.get_or_create(&node).set(gauge(can));
         limit.get_or_create(&labels).set(gauge(member.limit_bytes));
         used.get_or_create(&labels).set(gauge(member.used_bytes));
         can_have.get_or_create(&labels).set(gauge(member.held_bytes));
     }
+    let superseded = ConstGauge::new(i64::from(fleet.superseded().is_some()));
+    registry.register("superseded", "1 if another orchestrator leads agents", superseded);
     let bytes = || Unit::Bytes;
     registry.register_with_unit("node_memory", "Memory that instances of a node may have", bytes(), memory);
     registry.register_with_unit(
@@ -67,39 +75,24 @@ pub(crate) fn write(shared: &Shared) -> String {
         bytes(),
         can_have,
     );
-    let superseded = ConstGauge::new(i64::from(is_superseded));
-    registry.register("superseded", "1 if another orchestrator leads agents", superseded);
+}
+
+fn register_counts(registry: &mut Registry, shared: &Shared) {
     let figures = shared.history().figures;
+    let failures = *shared.failures.lock().unwrap_or_else(PoisonError::into_inner);
     let counters = [
         ("rounds", "Rounds with instances", figures.rounds),
         ("decisions", "Decisions that moved memory", figures.decisions),
         ("predictions", "Predicted miss ratios that were compared with measured ones", figures.predictions),
-    ];
-    for (name, help, count) in counters {
-        registry.register(name, help, ConstCounter::new(count));
-    }
-    registry.register_with_unit(
-        "moved",
-        "Memory that was moved",
-        bytes(),
-        ConstCounter::new(figures.moved_bytes),
-    );
-    registry.register(
-        "prediction_error",
-        "Sum of the differences between predicted and measured miss ratios",
-        ConstCounter::new(figures.prediction_error_sum),
-    );
-    let failures = *shared.failures.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let failed = [
         ("silent_calls", "Calls to agents without an answer in time", failures.silent),
         ("refused_calls", "Calls to agents at whose address nobody listens", failures.refused),
         ("failed_saves", "Failed attempts to save the state", failures.unsaved),
     ];
-    for (name, help, count) in failed {
+    for (name, help, count) in counters {
         registry.register(name, help, ConstCounter::new(count));
     }
-    let mut written = String::new();
-    // Writing to a string does not fail.
-    let _ = text::encode(&mut written, &registry);
-    written
+    let moved = ConstCounter::new(figures.moved_bytes);
+    registry.register_with_unit("moved", "Memory that was moved", Unit::Bytes, moved);
+    let help = "Sum of the differences between predicted and measured miss ratios";
+    registry.register("prediction_error", help, ConstCounter::new(figures.prediction_error_sum));
 }

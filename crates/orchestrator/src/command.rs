@@ -1,0 +1,161 @@
+//! `millpond orchestrate`.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use allocate::guard::Rails;
+use base::{ByteSize, Clock};
+use clap::Args;
+use control::access::{Access, AccessArguments, causes};
+
+use crate::fleet::{Budget, FleetConfig};
+use crate::service::{Service, ServiceConfig};
+
+/// Flags of `millpond orchestrate`.
+#[derive(Clone, Debug, Args)]
+pub struct OrchestrateArguments {
+    /// The memory of each node that --node does not name, for all instances on it together; without
+    /// it, instances on other nodes are refused
+    #[arg(long, value_name = "SIZE", env = "MILLPOND_FLEET_MEMORY", required_unless_present = "node")]
+    pub memory: Option<ByteSize>,
+    /// The memory of a node; can be given several times
+    #[arg(long, value_name = "NAME=SIZE", value_parser = node)]
+    pub node: Vec<(String, ByteSize)>,
+    /// Memory of each node that no instance gets: for those that are started with memory of their
+    /// own, before the others have been lowered
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize::new(0))]
+    pub spare: ByteSize,
+    /// The address at which agents register
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:11220")]
+    pub listen: SocketAddr,
+    /// The address of the figures and of the commands of operators
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:11221")]
+    pub admin: SocketAddr,
+    /// The policy, by its name in docs/allocation.md
+    #[arg(long, value_name = "NAME", default_value = "most-hits")]
+    pub policy: String,
+    /// The time between two rounds
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    pub period: Duration,
+    /// The time without an answer after which an instance is not counted on; at least three periods
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    pub lease: Duration,
+    /// The least that a pool keeps, in percent of an equal share
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub least_share_percent: u32,
+    /// The most that changes hands in a round, in percent of a node's memory
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub step_percent: u32,
+    /// The gain below which nothing moves, in percent of the misses
+    #[arg(long, value_name = "PERCENT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub hysteresis_percent: u32,
+    /// The file of the state; without it, a restart waits for a lease, until agents have registered
+    #[arg(long, value_name = "FILE", env = "MILLPOND_FLEET_STATE")]
+    pub state: Option<PathBuf>,
+    /// Decisions that are kept to be shown
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub history: usize,
+    /// The credentials
+    #[command(flatten)]
+    pub access: AccessArguments,
+}
+
+fn node(text: &str) -> Result<(String, ByteSize), String> {
+    let (name, size) = text.split_once('=').ok_or("write NAME=SIZE, as in rack-7=64GiB")?;
+    if name.is_empty() {
+        return Err("the name is missing: write NAME=SIZE, as in rack-7=64GiB".to_owned());
+    }
+    Ok((name.to_owned(), size.parse().map_err(|error: base::bytes::ParseByteSizeError| error.to_string())?))
+}
+
+/// A time such as `500ms` or `5s`.
+fn time(text: &str) -> Result<Duration, String> {
+    let error = || format!("`{text}` is not a time such as 5s or 500ms");
+    let (number, unit) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1),
+        None => (text.strip_suffix('s').ok_or_else(error)?, 1_000),
+    };
+    let number: u64 = number.parse().map_err(|_| error())?;
+    number.checked_mul(unit).filter(|&millis| millis > 0).map(Duration::from_millis).ok_or_else(error)
+}
+
+impl OrchestrateArguments {
+    /// Starts the orchestrator.
+    ///
+    /// # Errors
+    /// In words, if a flag is wrong, an address is taken, or the state cannot be read.
+    pub fn start(&self) -> Result<Service, String> {
+        if self.lease < self.period * 3 {
+            return Err(format!(
+                "--lease: {:?} is less than three periods of {:?}: one lost answer would end it",
+                self.lease, self.period
+            ));
+        }
+        let nodes: BTreeMap<String, u64> =
+            self.node.iter().map(|(name, size)| (name.clone(), size.as_u64())).collect();
+        let share = |percent: u32| f64::from(percent) / 100.0;
+        let rails = Rails {
+            least_share: share(self.least_share_percent),
+            step: share(self.step_percent),
+            hysteresis: share(self.hysteresis_percent),
+            smoothing: 0.3,
+            ..Rails::default()
+        };
+        let fleet = FleetConfig {
+            id: base::rng::entropy_seed() | 1,
+            budget: Budget { each: self.memory.map(ByteSize::as_u64), nodes, spare: self.spare.as_u64() },
+            lease: u64::try_from(self.lease.as_nanos()).unwrap_or(u64::MAX),
+            policy: self.policy.clone(),
+            rails,
+        };
+        let config = ServiceConfig {
+            listen: self.listen,
+            admin: Some(self.admin),
+            period: self.period,
+            fleet,
+            state: self.state.clone(),
+            history: self.history,
+        };
+        let access = Access::read(&self.access.files()).map_err(|error| causes(&error))?;
+        Service::start(config, access, Clock::System).map_err(|error| causes(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: OrchestrateArguments,
+    }
+
+    fn parse(line: &[&str]) -> Result<OrchestrateArguments, String> {
+        let line = [&["orchestrate"], line].concat();
+        Line::try_parse_from(line).map(|line| line.arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn wrong_flags_are_refused_by_name() {
+        assert!(parse(&[]).unwrap_err().contains("--memory"));
+        assert!(parse(&["--node", "a"]).unwrap_err().contains("NAME=SIZE"));
+        assert!(parse(&["--node", "a=lots"]).unwrap_err().contains("lots"));
+        assert!(parse(&["--memory", "1GiB", "--period", "soon"]).unwrap_err().contains("such as 5s"));
+        let start = |more: &[&str]| {
+            let mut arguments =
+                parse(&[&["--memory", "1GiB", "--admin", "127.0.0.1:0"], more].concat()).unwrap();
+            if arguments.listen.ip().is_loopback() {
+                arguments.listen.set_port(0);
+            }
+            arguments.start().map(|_| ()).unwrap_err()
+        };
+        assert!(start(&["--lease", "2s"]).contains("three periods"));
+        assert!(start(&["--policy", "best"]).contains("most-hits"));
+        assert!(start(&["--listen", "0.0.0.0:0"]).contains("token"));
+        assert!(start(&["--token-file", "/nowhere/token"]).contains("/nowhere/token"));
+    }
+}

@@ -1,0 +1,226 @@
+//! The state of a running orchestrator: the rounds, the calls to agents, and what is saved.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::Clock;
+use control::access::{Access, causes};
+use control::v1::agent_client::AgentClient;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tonic::Status;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request};
+use crate::fleet::Fleet;
+use crate::history::History;
+use crate::store::Store;
+use crate::{MILLI, Nanos};
+
+/// The longest that an agent is waited for.
+pub(crate) const LONGEST_CALL: Duration = Duration::from_secs(1);
+
+/// The state of the orchestrator, which all tasks share.
+pub(crate) struct Shared {
+    pub(crate) fleet: Mutex<Fleet>,
+    pub(crate) history: Mutex<History>,
+    pub(crate) clock: Clock,
+    pub(crate) access: Access,
+    pub(crate) policy: String,
+    pub(crate) store: Option<Store>,
+    /// Records that could not be saved yet.
+    pub(crate) unsaved: Mutex<Vec<(Key, Option<Record>)>>,
+    pub(crate) channels: Mutex<HashMap<String, Channel>>,
+    pub(crate) deadline: Duration,
+    pub(crate) failures: Mutex<Failures>,
+}
+
+/// Counts of what failed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Failures {
+    pub(crate) silent: u64,
+    pub(crate) refused: u64,
+    pub(crate) unsaved: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(crate) fn fleet(&self) -> MutexGuard<'_, Fleet> {
+        lock(&self.fleet)
+    }
+
+    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
+        lock(&self.history)
+    }
+
+    pub(crate) fn now(&self) -> Nanos {
+        self.clock.monotonic_nanos()
+    }
+
+    /// The instances as they stand.
+    pub(crate) fn members(&self) -> Vec<MemberStatus> {
+        self.fleet().members(self.now())
+    }
+
+    /// Makes rounds until it is stopped.
+    pub(crate) async fn rounds(
+        self: &Arc<Self>,
+        period: Duration,
+        history: usize,
+        mut stopped: watch::Receiver<bool>,
+    ) {
+        loop {
+            let started = tokio::time::Instant::now();
+            let outgoing = self.fleet().begin(self.now());
+            let mut answers = JoinSet::new();
+            for call in self.save(outgoing) {
+                answers.spawn(Arc::clone(self).call(call));
+            }
+            let all = async { while answers.join_next().await.is_some() {} };
+            let _ = tokio::time::timeout(self.deadline, all).await;
+            answers.abort_all();
+            self.lead_again();
+            let (decided, outgoing) = self.fleet().decide(self.now());
+            self.carry_out(outgoing);
+            if !decided.is_empty() {
+                self.history().note(decided, &self.policy, self.clock.unix_secs(), history);
+            }
+            self.forget_channels();
+            let stop = stopped.wait_for(|stopped| *stopped);
+            if tokio::time::timeout_at(started + period, stop).await.is_ok() {
+                break;
+            }
+        }
+    }
+
+    /// Leads in a later term if agents know one, and nobody leads them: there is one orchestrator,
+    /// whose state was lost.
+    fn lead_again(&self) {
+        let mut fleet = self.fleet();
+        let Some(other) = fleet.superseded() else { return };
+        if other.lease_left > 0 {
+            let lease_left_ms = other.lease_left / MILLI;
+            tracing::warn!(
+                term = other.term,
+                lease_left_ms,
+                "Another orchestrator leads agents: nothing is decided."
+            );
+            return;
+        }
+        let term = match self.store.as_ref().map(|store| store.begin_term(other.term + 1)).transpose() {
+            Ok(begun) => begun.map_or(other.term + 1, |(_, term)| term),
+            Err(error) => return tracing::error!(error = causes(&error), "The state cannot be saved."),
+        };
+        tracing::info!(term, "Agents have known a later term: this orchestrator leads in another one.");
+        fleet.lead(term, self.now());
+    }
+
+    /// Saves records, and makes calls that wait for nothing.
+    pub(crate) fn carry_out(self: &Arc<Self>, outgoing: Outgoing) {
+        for call in self.save(outgoing) {
+            tokio::spawn(Arc::clone(self).call(call));
+        }
+    }
+
+    /// Saves records; returns the calls that may be made. If the disk fails, none may.
+    fn save(&self, outgoing: Outgoing) -> Vec<Call> {
+        let Some(store) = &self.store else { return outgoing.calls };
+        let mut unsaved = lock(&self.unsaved);
+        unsaved.extend(outgoing.save);
+        match store.save(&unsaved) {
+            Ok(()) => {
+                unsaved.clear();
+                outgoing.calls
+            }
+            Err(error) => {
+                lock(&self.failures).unsaved += 1;
+                tracing::error!(error = causes(&error), "The state cannot be saved, so no limit is changed.");
+                drop(unsaved);
+                let now = self.now();
+                // As far as the fleet knows, they are lost; that is what it is made for. Nothing
+                // follows, as it could not be saved either.
+                for call in outgoing.calls.iter().filter(|call| matches!(call.request, Request::Stats(_))) {
+                    let _ = self.fleet().note_answer(call, Err(Failure::Silent), now);
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    /// Makes a call, and what its answer allows.
+    async fn call(self: Arc<Self>, call: Call) {
+        let answer = match tokio::time::timeout(self.deadline, self.ask(&call)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(status)) if is_refused(&status) => Err(Failure::Refused),
+            Ok(Err(status)) => {
+                tracing::debug!(
+                    address = call.address,
+                    error = status.message(),
+                    "An agent does not answer."
+                );
+                Err(Failure::Silent)
+            }
+            Err(_) => Err(Failure::Silent),
+        };
+        match answer {
+            Ok(_) => {}
+            Err(Failure::Silent) => lock(&self.failures).silent += 1,
+            Err(Failure::Refused) => lock(&self.failures).refused += 1,
+        }
+        let now = self.now();
+        let outgoing = self.fleet().note_answer(&call, answer.as_ref().map_err(|failure| *failure), now);
+        self.carry_out(outgoing);
+    }
+
+    async fn ask(&self, call: &Call) -> Result<Answer, Status> {
+        let channel = self.channel(&call.address).map_err(Status::unavailable)?;
+        let mut client = AgentClient::with_interceptor(channel, self.access.shown());
+        match &call.request {
+            Request::Stats(request) => Ok(Answer::Stats(client.stats(request.clone()).await?.into_inner())),
+            Request::Resize(request) => {
+                Ok(Answer::Resize(client.resize(request.clone()).await?.into_inner()))
+            }
+        }
+    }
+
+    fn channel(&self, address: &str) -> Result<Channel, String> {
+        if let Some(channel) = lock(&self.channels).get(address) {
+            return Ok(channel.clone());
+        }
+        let uri = format!("{}://{address}", self.access.scheme());
+        let endpoint = Endpoint::from_shared(uri).map_err(|error| causes(&error))?;
+        let mut endpoint = endpoint.connect_timeout(LONGEST_CALL).timeout(LONGEST_CALL).tcp_nodelay(true);
+        if let Some(tls) = self.access.client_tls() {
+            endpoint = endpoint.tls_config(tls).map_err(|error| causes(&error))?;
+        }
+        let channel = endpoint.connect_lazy();
+        lock(&self.channels).insert(address.to_owned(), channel.clone());
+        Ok(channel)
+    }
+
+    /// Closes connections to agents that are not known any more.
+    fn forget_channels(&self) {
+        let members = self.members();
+        let mut channels = lock(&self.channels);
+        if channels.len() > members.len() {
+            channels.retain(|address, _| members.iter().any(|member| member.address == *address));
+        }
+    }
+}
+
+/// Returns whether nobody listens at the address that was called.
+fn is_refused(status: &Status) -> bool {
+    let mut source = std::error::Error::source(status);
+    while let Some(cause) = source {
+        let io = cause.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        source = cause.source();
+    }
+    false
+}
