@@ -33,6 +33,8 @@ pub struct Agent<I> {
     incarnation: u64,
     /// When the registration that is under way was sent.
     asked_at: Nanos,
+    /// True if the instance knows that it is led.
+    is_led: bool,
 }
 
 /// The next step of an agent's driver.
@@ -55,6 +57,7 @@ impl<I: Instance> Agent<I> {
             name: String::new(),
             incarnation: 0,
             asked_at: 0,
+            is_led: false,
         }
     }
 
@@ -63,11 +66,21 @@ impl<I: Instance> Agent<I> {
         &self.instance
     }
 
-    /// Says whether it is time to register.
-    pub fn next(&self, now: Nanos) -> Next {
-        match self.duty.lease_left(now) {
-            0 => Next::Register,
-            left => Next::Wait(left),
+    /// Says whether it is time to register, and tells the instance if its lease is over.
+    pub fn next(&mut self, now: Nanos) -> Next {
+        let left = self.duty.lease_left(now);
+        self.note_led(left > 0);
+        if left > 0 { Next::Wait(left) } else { Next::Register }
+    }
+
+    /// Returns whether there was a lease when that was looked at last.
+    pub fn is_led(&self) -> bool {
+        self.is_led
+    }
+
+    fn note_led(&mut self, is_led: bool) {
+        if std::mem::replace(&mut self.is_led, is_led) != is_led {
+            self.instance.set_led(is_led);
         }
     }
 
@@ -99,6 +112,7 @@ impl<I: Instance> Agent<I> {
         let is_accepted = response.standing() == Standing::Accepted && self.duty.follow(leader);
         if is_accepted {
             self.duty.renew(self.asked_at + Nanos::from(response.lease_millis) * MILLI);
+            self.note_led(true);
         }
         is_accepted
     }
@@ -123,6 +137,7 @@ impl<I: Instance> Agent<I> {
                 self.duty.give_up();
             } else {
                 self.duty.renew(now + Nanos::from(request.lease_millis) * MILLI);
+                self.note_led(true);
                 response.accepted = true;
                 response.holding = Some(self.holding(&look));
                 self.reports.write(&look.pools, request.known, &mut response);

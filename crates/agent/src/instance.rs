@@ -59,4 +59,9 @@ pub trait Instance: Send + 'static {
     /// If the instance refuses, or does not answer: then the limits may be the former ones or
     /// these.
     fn resize(&mut self, limits: &[Amount], grants: &[PoolGrant]) -> Result<(), InstanceError>;
+
+    /// Notes that an orchestrator leads the instance from now on, or does not any more.
+    fn set_led(&mut self, is_led: bool) {
+        let _ = is_led;
+    }
 }

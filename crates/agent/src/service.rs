@@ -1,6 +1,7 @@
 //! An agent with a socket, a clock and a thread: serves orchestrators, and registers with one.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -71,7 +72,8 @@ pub enum ServiceError {
 pub struct Service {
     address: String,
     stop: watch::Sender<bool>,
-    led: watch::Receiver<bool>,
+    led: Arc<AtomicBool>,
+    abandoned: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -79,7 +81,7 @@ pub struct Service {
 struct Shared<I> {
     agent: Mutex<Agent<I>>,
     clock: Clock,
-    led: watch::Sender<bool>,
+    led: Arc<AtomicBool>,
 }
 
 struct Handler<I>(Arc<Shared<I>>);
@@ -106,8 +108,8 @@ impl Service {
         let address = config.advertise.clone().unwrap_or_else(|| local.to_string());
         let session = base::rng::entropy_seed() | 1;
         let agent = Agent::new(AgentConfig { address: address.clone(), session }, instance);
-        let (led, is_led) = watch::channel(false);
-        let shared = Arc::new(Shared { agent: Mutex::new(agent), clock, led });
+        let led = Arc::new(AtomicBool::new(false));
+        let shared = Arc::new(Shared { agent: Mutex::new(agent), clock, led: Arc::clone(&led) });
         let (stop, stopped) = watch::channel(false);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServiceError::Thread)?;
@@ -125,7 +127,14 @@ impl Service {
                 let _ = until.wait_for(|stopped| *stopped).await;
             })
         };
-        let registration = Registration { shared, access, orchestrators: config.orchestrators, stopped };
+        let abandoned = Arc::new(AtomicBool::new(false));
+        let registration = Registration {
+            shared,
+            access,
+            orchestrators: config.orchestrators,
+            stopped,
+            abandoned: Arc::clone(&abandoned),
+        };
         let thread = base::thread::spawn("agent", move || {
             runtime.block_on(async {
                 let served = tokio::spawn(async {
@@ -138,7 +147,7 @@ impl Service {
             });
         });
         let thread = Some(thread.map_err(ServiceError::Thread)?);
-        Ok(Self { address, stop, led: is_led, thread })
+        Ok(Self { address, stop, led, abandoned, thread })
     }
 
     /// The address at which orchestrators reach the agent.
@@ -148,11 +157,18 @@ impl Service {
 
     /// Returns whether an orchestrator leads the instance: there is a lease.
     pub fn is_led(&self) -> bool {
-        *self.led.borrow()
+        self.led.load(Ordering::Relaxed)
     }
 
     /// Leaves the orchestrator, and stops.
     pub fn stop(mut self) {
+        self.end();
+    }
+
+    /// Stops, and does not leave: the orchestrator counts what the instance has until it knows that
+    /// the process is gone.
+    pub fn abandon(mut self) {
+        self.abandoned.store(true, Ordering::Relaxed);
         self.end();
     }
 
@@ -175,6 +191,10 @@ impl<I: Instance> Shared<I> {
         self.agent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn note_led(&self, agent: &Agent<I>) {
+        self.led.store(agent.is_led(), Ordering::Relaxed);
+    }
+
     fn now(&self) -> Nanos {
         self.clock.monotonic_nanos()
     }
@@ -185,7 +205,13 @@ impl<I: Instance> Shared<I> {
         act: impl FnOnce(&mut Agent<I>, &Self) -> Result<T, InstanceError> + Send + 'static,
     ) -> Result<T, Status> {
         let shared = Arc::clone(self);
-        let done = tokio::task::spawn_blocking(move || act(&mut shared.lock(), &shared)).await;
+        let act = move || {
+            let mut agent = shared.lock();
+            let done = act(&mut agent, &shared);
+            shared.note_led(&agent);
+            done
+        };
+        let done = tokio::task::spawn_blocking(act).await;
         match done {
             Ok(answer) => answer.map_err(|error| Status::unavailable(control::access::causes(&error))),
             Err(error) => Err(Status::internal(error.to_string())),
@@ -200,7 +226,6 @@ impl<I: Instance> Serve for Handler<I> {
         // A lease counts from now on, however long the instance takes to answer.
         let came_at = self.0.now();
         let answer = self.0.apart(move |agent, _| agent.stats(&request, came_at)).await?;
-        self.0.led.send_if_modified(|led| answer.accepted && !std::mem::replace(led, true));
         Ok(Response::new(answer))
     }
 
@@ -221,6 +246,7 @@ struct Registration<I> {
     access: Access,
     orchestrators: Vec<String>,
     stopped: watch::Receiver<bool>,
+    abandoned: Arc<AtomicBool>,
 }
 
 impl<I: Instance> Registration<I> {
@@ -230,12 +256,16 @@ impl<I: Instance> Registration<I> {
         let mut last_error = String::new();
         let mut leader: Option<String> = None;
         loop {
-            let next = self.shared.lock().next(self.shared.now());
+            let next = {
+                let mut agent = self.shared.lock();
+                let next = agent.next(self.shared.now());
+                self.shared.note_led(&agent);
+                next
+            };
             let wait = match next {
                 Next::Wait(left) => Duration::from_nanos(left) + SHORTEST / 10,
                 Next::Register if self.orchestrators.is_empty() => LONGEST,
                 Next::Register => {
-                    self.shared.led.send_if_modified(|led| std::mem::replace(led, false));
                     let address = leader.take().unwrap_or_else(|| {
                         turn += 1;
                         self.orchestrators[turn % self.orchestrators.len()].clone()
@@ -268,15 +298,21 @@ impl<I: Instance> Registration<I> {
                 break;
             }
         }
-        self.leave().await;
+        if !self.abandoned.load(Ordering::Relaxed) {
+            self.leave().await;
+        }
     }
 
     async fn register(&self, address: &str) -> Result<Registered, String> {
         let request = self.shared.apart(|agent, shared| agent.registration(shared.now())).await;
         let request = request.map_err(|status| status.message().to_owned())?;
         let response = call_register(&self.access, address, request).await?;
-        let is_led = self.shared.lock().registered(&response);
-        self.shared.led.send_if_modified(|led| std::mem::replace(led, is_led) != is_led);
+        let is_led = {
+            let mut agent = self.shared.lock();
+            let is_led = agent.registered(&response);
+            self.shared.note_led(&agent);
+            is_led
+        };
         match response.standing() {
             Standing::Accepted if is_led => Ok(Registered::Led),
             Standing::Accepted => Err("the orchestrator is superseded by another".to_owned()),
@@ -292,7 +328,7 @@ impl<I: Instance> Registration<I> {
     async fn leave(&self) {
         let (request, is_led) = {
             let agent = self.shared.lock();
-            (agent.departure(), matches!(agent.next(self.shared.now()), Next::Wait(_)))
+            (agent.departure(), agent.is_led())
         };
         for address in self.orchestrators.iter().filter(|_| is_led) {
             let _ = call_leave(&self.access, address, request.clone()).await;

@@ -5,12 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod orchestrate;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use console::text::{printable, say};
-use console::{admin, flags, inspect, tenant, top};
+use console::{admin, flags, fleet, inspect, tenant, top};
 
 /// The protocols of clients.
 const PROTOCOLS: server::Protocols =
@@ -51,6 +52,15 @@ enum Command {
     /// Show the miss-ratio curve of a trace: the misses of a cache of any size, the sizes at which
     /// more memory helps, and those at which only much more memory helps.
     Curve(Box<::bench::command::curve::CurveArgs>),
+    /// Divide the memory of a machine, or of several, between cache servers, by their agents.
+    ///
+    /// Servers register here if their configuration names this orchestrator (`fleet.orchestrators`).
+    /// It learns their miss-ratio curves, and moves memory to where it saves most misses. If it
+    /// ends, servers go on with what they have.
+    Orchestrate(orchestrator::command::OrchestrateArguments),
+    /// Show what an orchestrator knows, and what it has decided.
+    #[command(subcommand)]
+    Fleet(fleet::FleetCommand),
     /// Show the contents of the shared memory of a cache, without disturbing it.
     Inspect(inspect::InspectArguments),
     /// Check and print a configuration; show and change that of a running server.
@@ -122,7 +132,7 @@ impl Command {
             Self::Config(ConfigCommand::Check(_) | ConfigCommand::Print { .. }) => true,
             Self::Bench(command) => command.only_prints(),
             Self::Serve(_) | Self::Demo(_) | Self::Config(_) | Self::Top(_) => false,
-            Self::Tenant(_) | Self::Health(_) => false,
+            Self::Tenant(_) | Self::Health(_) | Self::Orchestrate(_) | Self::Fleet(_) => false,
         }
     }
 }
@@ -152,6 +162,8 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate::command::simulate(&arguments).map_err(|e| format!("{e:#}")),
         Command::Curve(args) => ::bench::command::curve::execute(&args, &mut std::io::stdout().lock())
             .map_err(|e| format!("{e:#}")),
+        Command::Orchestrate(arguments) => orchestrate::run(&arguments),
+        Command::Fleet(command) => command.execute().map(|text| say(&text)),
         Command::Inspect(arguments) => arguments.report().map(|text| say(&text)),
         Command::Config(ConfigCommand::Check(arguments)) => {
             arguments.check(&server::preflight::all).map_err(|e| e.to_string())

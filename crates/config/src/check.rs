@@ -3,8 +3,8 @@
 use base::ByteSize;
 
 use super::{
-    Config, MAX_MEMORY, TenantSettings, admin, control, folder, listeners, pools, telemetry, tenants, tls,
-    users, watch,
+    Config, MAX_MEMORY, TenantSettings, admin, control, fleet, folder, listeners, pools, telemetry, tenants,
+    tls, users, watch,
 };
 use crate::error::{Error, ErrorKind};
 
@@ -34,6 +34,7 @@ pub(super) fn problems(config: &Config) -> Vec<String> {
     tls::check(config, &mut problems);
     watch::check(&config.watch, &mut problems);
     control::check(config, &mut problems);
+    fleet::check(config, &mut problems);
     telemetry::check(&config.telemetry, &mut problems);
     if let Some(Err(error)) = config.monitor.engine().map(|monitor| monitor.check()) {
         problems.push(format!("monitor: {error}"));
@@ -52,6 +53,7 @@ fn check_bounds(config: &Config, problems: &mut Vec<String>) {
         admin,
         watch,
         control,
+        fleet,
         monitor,
         telemetry,
         log,
@@ -74,6 +76,7 @@ fn check_bounds(config: &Config, problems: &mut Vec<String>) {
     admin.check_bounds("admin.", problems);
     watch.check_bounds("watch.", problems);
     control.check_bounds("control.", problems);
+    fleet.check_bounds("fleet.", problems);
     monitor.check_bounds("monitor.", problems);
     telemetry.check_bounds("telemetry.", problems);
     log.check_bounds("log.", problems);

@@ -1,12 +1,12 @@
 //! The list of all settings.
 
 use super::{
-    Admin, Config, ControlSettings, Key, Limits, ListenerConfig, Log, MonitorSettings, PoolSettings,
+    Admin, Config, ControlSettings, Fleet, Key, Limits, ListenerConfig, Log, MonitorSettings, PoolSettings,
     Telemetry, TenantSettings, UserSettings, Watch,
 };
 
 /// The settings of each section, in the order of the example file.
-const SECTIONS: [&[Key]; 12] = [
+const SECTIONS: [&[Key]; 13] = [
     Config::KEYS,
     ListenerConfig::KEYS,
     PoolSettings::KEYS,
@@ -16,6 +16,7 @@ const SECTIONS: [&[Key]; 12] = [
     Admin::KEYS,
     Watch::KEYS,
     ControlSettings::KEYS,
+    Fleet::KEYS,
     MonitorSettings::KEYS,
     Telemetry::KEYS,
     Log::KEYS,

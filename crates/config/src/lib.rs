@@ -30,6 +30,7 @@ mod control;
 pub mod edit;
 mod error;
 pub mod files;
+mod fleet;
 mod folder;
 pub mod keys;
 mod limits;
@@ -53,6 +54,7 @@ use base::ByteSize;
 pub use admin::{Admin, MIN_TOKEN_BYTES};
 pub use control::ControlSettings;
 pub use error::{Error, ErrorKind};
+pub use fleet::Fleet;
 pub use limits::Limits;
 pub use listeners::ListenerConfig;
 pub use monitor::MonitorSettings;
@@ -131,6 +133,8 @@ settings! {
         watch: Watch = Watch::default();
         /// Moving memory between pools.
         control: ControlSettings = ControlSettings::default();
+        /// Being led by an orchestrator.
+        fleet: Fleet = Fleet::default();
         /// Giving memory back when others need it.
         monitor: MonitorSettings = MonitorSettings::default();
         /// The tracing of requests.

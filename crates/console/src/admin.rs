@@ -40,7 +40,7 @@ pub struct AdminArguments {
 }
 
 /// Parses an address of an admin server, with or without a scheme.
-fn url(text: &str) -> Result<String, String> {
+pub(crate) fn url(text: &str) -> Result<String, String> {
     match text.split_once("://") {
         Some(("http" | "https", _)) => Ok(text.to_owned()),
         Some((scheme, _)) => Err(format!(
@@ -73,6 +73,11 @@ pub struct DiffArguments {
 }
 
 impl AdminArguments {
+    /// Those of a command that knows another address.
+    pub(crate) fn at(admin: String, token: Option<String>) -> Self {
+        Self { admin, token, ca: None, cert: None, key: None }
+    }
+
     /// `millpond health`: whether the server serves.
     ///
     /// # Errors

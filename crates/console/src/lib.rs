@@ -4,6 +4,7 @@
 //! - [`flags`]: the flags of `serve` and `config`, and how they become a configuration.
 //! - [`admin`]: `health` and `config get`, `set`, `diff`, by the admin API of a running server.
 //! - [`tenant`], [`top`]: its tenants, and its activity.
+//! - [`fleet`]: an orchestrator's instances and decisions.
 //! - [`inspect`]: the contents of a cache's shared memory.
 //! - [`text`]: what a terminal shows.
 //!
@@ -15,6 +16,7 @@
 pub mod admin;
 mod admin_tls;
 pub mod flags;
+pub mod fleet;
 pub mod inspect;
 pub mod tenant;
 pub mod text;

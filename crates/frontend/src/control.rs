@@ -1,8 +1,9 @@
 //! The policy that moves memory between pools: run as the configuration says, by the maintenance
 //! thread, and reported in the log.
 //!
-//! Invariant 1: pools have grants only while there is a controller whose rounds act. [`apply`]
-//! takes them back with the lock held in which rounds are made.
+//! Invariant 1: pools have grants only while there is a controller whose rounds act, or an
+//! orchestrator has led the server. [`apply`] takes them back with the lock held in which rounds
+//! are made.
 //!
 //! [`apply`]: Control::apply
 
@@ -29,6 +30,8 @@ pub struct Control(Mutex<State>);
 #[derive(Default)]
 struct State {
     config: Option<ControlConfig>,
+    /// True while an orchestrator decides.
+    is_led: bool,
     controller: Option<Controller>,
     /// The next round, in nanoseconds of the monotonic clock.
     due_nanos: u64,
@@ -206,6 +209,9 @@ impl Control {
         if now < state.due_nanos {
             return;
         }
+        if state.is_led {
+            return;
+        }
         let Some(controller) = &mut state.controller else { return };
         match controller.round(cache) {
             Ok(round) => {
@@ -219,6 +225,11 @@ impl Control {
                 tracing::debug!(%error, "Memory could not be moved between pools.");
             }
         }
+    }
+
+    /// Leaves all decisions to an orchestrator, or takes them up again: from the grants that it left.
+    pub fn set_led(&self, is_led: bool) {
+        self.lock().is_led = is_led;
     }
 
     /// Returns the state of the controller; `None` if there is none.

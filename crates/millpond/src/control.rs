@@ -25,6 +25,7 @@
 //! hysteresis.)
 
 mod look;
+mod survey;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -38,6 +39,7 @@ use memory::watch::CurveConfig;
 use memory::{ByteSize, Cache, Error, ErrorKind, Part, PoolId, PoolStats};
 
 use self::look::{Counts, Seen};
+pub use self::survey::PoolSurvey;
 
 /// One byte in this many of the memory for slabs is not granted: for index and queues that grow.
 const SPARE_PART: u64 = 32;

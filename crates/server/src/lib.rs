@@ -29,6 +29,7 @@ mod activation;
 mod admin;
 mod banner;
 mod detect;
+mod fleet;
 mod maintain;
 mod net;
 mod notify;

@@ -24,6 +24,7 @@ use tenancy::{Directory, Tenant};
 
 use crate::activation::Activated;
 use crate::admin::AdminServer;
+use crate::fleet;
 use crate::maintain;
 use crate::maintain::Toucher;
 use crate::net::{Listener, SlowThread, Worker};
@@ -44,6 +45,8 @@ pub struct Server {
     maintenance: Option<JoinHandle<()>>,
     toucher: Option<Toucher>,
     failure: Arc<Failure>,
+    /// Of an orchestrator.
+    fleet: Option<agent::service::Service>,
 }
 
 /// A worker to be started.
@@ -146,7 +149,9 @@ impl Server {
             maintenance: Some(maintain::start(Arc::clone(&shared))?),
             toucher: Some(maintain::start_toucher(Arc::clone(&shared))?),
             failure: Arc::default(),
+            fleet: None,
         };
+        server.fleet = fleet::start(&shared)?;
         if let Some(socket) = admin_socket {
             server.admin = Some(AdminServer::start(Arc::clone(&shared), socket)?);
         }
@@ -273,6 +278,10 @@ impl Server {
             let _ = thread.join();
         }
         self.admin = None;
+        if let Some(agent) = self.fleet.take() {
+            // What the server has is free when its process is gone, and not before.
+            agent.abandon();
+        }
         self.shared.monitoring.stop();
         self.shared.watching.stop();
         self.shared.request_log.stop(self.shared.cache.ledger());

@@ -72,7 +72,9 @@ const ROOMS: &[Room] = &[
     Room {
         name: "server",
         floor: 4,
-        imports: Rooms(&["frontend", "tenancy", "config", "limit", "millpond", "protocol", "agent"]),
+        imports: Rooms(&[
+            "frontend", "tenancy", "config", "limit", "millpond", "protocol", "agent", "control",
+        ]),
     },
     Room { name: "agent", floor: 4, imports: Rooms(&["millpond", "curve", "control"]) },
     Room { name: "orchestrator", floor: 4, imports: Rooms(&["curve", "allocate", "control"]) },

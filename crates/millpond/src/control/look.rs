@@ -1,5 +1,6 @@
 //! A live cache as a policy sees it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use allocate::guard::Rails;
@@ -53,6 +54,8 @@ pub(super) struct Seen {
     is_learnt: bool,
     /// True if the curve was learnt from reads enough.
     is_known: bool,
+    /// Reads that it was learnt from.
+    samples: u64,
 }
 
 /// The reads of a pool so far.
@@ -74,6 +77,11 @@ impl Counts {
         Self { hits: pool.sum(|class| class.hits), misses }
     }
 
+    /// Reads and misses so far.
+    pub(super) fn reads_and_misses(self) -> (u64, u64) {
+        (self.hits.saturating_add(self.misses), self.misses)
+    }
+
     /// Reads since then, and misses of them.
     fn since(self, then: Self) -> (u64, u64) {
         let misses = self.misses.saturating_sub(then.misses);
@@ -82,6 +90,16 @@ impl Counts {
 }
 
 impl Seen {
+    /// Reads that the curve was learnt from.
+    pub(super) fn samples(&self) -> f64 {
+        self.samples as f64
+    }
+
+    /// The curve, if it was learnt from reads enough.
+    pub(super) fn known_curve(self) -> Option<MissRatioCurve> {
+        self.is_known.then(|| Arc::unwrap_or_clone(self.pool.curve))
+    }
+
     /// The miss ratio that the pool will have with this memory: what it missed lately, and the
     /// difference that its curve sees between then and that. The curve alone also counts what was
     /// missed while the pool filled. `slab_bytes_before` is what the pool had at the last round.
@@ -166,6 +184,7 @@ impl Controller {
             reads,
             is_learnt: learnt.is_some(),
             is_known,
+            samples: learnt.as_ref().map_or(0, |learnt| learnt.samples),
         })
     }
 }

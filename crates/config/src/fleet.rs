@@ -1,0 +1,105 @@
+//! The agent by which an orchestrator leads the server.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use base::ByteSize;
+
+use super::Config;
+use super::values::Auto;
+
+settings! {
+    /// The agent by which an orchestrator leads the server (docs/fleet.md).
+    pub struct Fleet in "fleet." {
+        /// The orchestrators, as in `["10.0.0.7:11220"]`; several elect one. The orchestrator that
+        /// leads sets the server's memory, and what its pools are granted. Empty: nobody does.
+        restart orchestrators: Vec<String> = Vec::new();
+
+        /// The name of this server among all of the orchestrator. Empty: the host's name and the
+        /// port of the first listener.
+        restart name: String = String::new();
+
+        /// The machine, within which memory moves between servers. Empty: the host's name.
+        restart node: String = String::new();
+
+        /// The address at which the orchestrator reaches the agent, IP:PORT; port 0 is any free
+        /// one. One that other machines reach needs a token or certificates.
+        restart listen: String = "127.0.0.1:0".to_owned();
+
+        /// That address as the orchestrator sees it, HOST:PORT. Empty: `fleet.listen`.
+        restart advertise: String = String::new();
+
+        /// The least memory that the orchestrator leaves the server. "auto": the sum of the
+        /// reserves, but at least 8MiB. The most is `max_memory`.
+        restart least_memory: Auto<ByteSize> = Auto::Auto;
+
+        /// A file with the token that agents and orchestrators show one another. Empty: none.
+        restart token_file: PathBuf = PathBuf::new();
+
+        /// A file with the agent's certificate, in PEM. Empty: no TLS.
+        restart cert_file: PathBuf = PathBuf::new();
+
+        /// The file with the private key of the certificate, in PEM.
+        restart key_file: PathBuf = PathBuf::new();
+
+        /// A file with the authority of the orchestrators' certificates, in PEM. With it, agents and
+        /// orchestrators must show certificates to one another.
+        restart authority_file: PathBuf = PathBuf::new();
+    }
+}
+
+impl Fleet {
+    /// The address that the agent listens on; `None` if there are no orchestrators, or it is none.
+    pub fn address(&self) -> Option<SocketAddr> {
+        if self.orchestrators.is_empty() { None } else { self.listen.parse().ok() }
+    }
+}
+
+/// Reports an agent that cannot work.
+pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
+    let fleet = &config.fleet;
+    if fleet.orchestrators.is_empty() {
+        return;
+    }
+    for orchestrator in &fleet.orchestrators {
+        let has_port = orchestrator
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0));
+        if !has_port {
+            problems.push(format!(
+                "fleet.orchestrators: `{orchestrator}` is not HOST:PORT, as in 10.0.0.7:11220"
+            ));
+        }
+    }
+    match fleet.address() {
+        None => problems.push(format!("fleet.listen: `{}` is not IP:PORT", fleet.listen)),
+        Some(address) if address.ip().is_unspecified() && fleet.advertise.is_empty() => {
+            problems.push(format!(
+                "fleet.listen: {address} is all addresses; say in fleet.advertise at which the orchestrator reaches the agent"
+            ));
+        }
+        Some(address) => {
+            let shows =
+                !fleet.token_file.as_os_str().is_empty() || !fleet.authority_file.as_os_str().is_empty();
+            if !address.ip().is_loopback() && !shows {
+                problems.push(format!(
+                    "fleet.listen: {address} can be reached from other machines; set fleet.token_file, or the certificates"
+                ));
+            }
+        }
+    }
+    let certificate = [&fleet.cert_file, &fleet.key_file].map(|file| !file.as_os_str().is_empty());
+    if certificate[0] != certificate[1] || !certificate[0] && !fleet.authority_file.as_os_str().is_empty() {
+        problems.push(
+            "fleet.cert_file, fleet.key_file, fleet.authority_file: TLS needs a certificate and its key"
+                .to_owned(),
+        );
+    }
+    let least = fleet.least_memory.or(|| ByteSize::new(0));
+    if least > config.max_memory() {
+        problems.push(format!(
+            "fleet.least_memory: {least} is more than max_memory, {}; lower it",
+            config.max_memory()
+        ));
+    }
+}

@@ -1,0 +1,312 @@
+//! `millpond fleet`: what an orchestrator knows of its instances, and what it has decided.
+
+use std::fmt::Write as _;
+
+use base::ByteSize;
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use crate::admin::{AdminArguments, url};
+
+/// `millpond fleet`.
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    /// Show nodes and their instances: the limit of each, and what it uses.
+    Status(FleetArguments),
+    /// Show all pools: the grant of each, reads, and measured and predicted miss ratio.
+    Tenants(FleetArguments),
+    /// Show the latest decisions: what moved, and why.
+    Decisions(DecisionArguments),
+    /// Show a pool, and the latest decisions about it.
+    Explain(ExplainArguments),
+    /// Say that an instance has ended, so that what it had is free.
+    ///
+    /// An orchestrator counts the memory of an instance that does not answer, until it knows that
+    /// the instance has ended. Of one on a machine that is gone, only a person knows.
+    Forget(ForgetArguments),
+}
+
+/// The orchestrator to ask.
+#[derive(Debug, Args)]
+pub struct FleetArguments {
+    /// The address of the orchestrator's figures (its --admin); http:// may be left out.
+    #[arg(long, value_name = "URL", env = "MILLPOND_ORCHESTRATOR", default_value = "http://127.0.0.1:11221", value_parser = url)]
+    orchestrator: String,
+    /// The token that the orchestrator asks for; better in the variable, as others see a command's
+    /// arguments.
+    #[arg(long, value_name = "TOKEN", env = "MILLPOND_FLEET_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The decisions to show.
+#[derive(Debug, Args)]
+pub struct DecisionArguments {
+    #[command(flatten)]
+    fleet: FleetArguments,
+    /// The most that are shown.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    last: usize,
+}
+
+/// The pool to explain.
+#[derive(Debug, Args)]
+pub struct ExplainArguments {
+    /// The pool, as `millpond fleet tenants` names it; a part of the name is enough.
+    pool: String,
+    #[command(flatten)]
+    decisions: DecisionArguments,
+}
+
+/// The instance to forget.
+#[derive(Debug, Args)]
+pub struct ForgetArguments {
+    /// The instance.
+    instance: String,
+    #[command(flatten)]
+    fleet: FleetArguments,
+}
+
+impl FleetCommand {
+    /// Carries it out, and returns the text for the terminal.
+    ///
+    /// # Errors
+    /// Why the orchestrator cannot be asked, or that there is no such pool.
+    pub fn execute(&self) -> Result<String, String> {
+        match self {
+            Self::Status(fleet) => fleet.shown("/fleet.json", status),
+            Self::Tenants(fleet) => fleet.shown("/fleet.json", tenants),
+            Self::Decisions(arguments) => {
+                let last = arguments.last;
+                arguments.fleet.shown("/decisions.json", |decided| decisions(decided, last, &|_| true))
+            }
+            Self::Explain(arguments) => arguments.explain(),
+            Self::Forget(ForgetArguments { instance, fleet }) => {
+                let path = format!("/forget/{}", escaped(instance));
+                fleet.admin().ask(&path, |agent, url| agent.post(url).send_empty())
+            }
+        }
+    }
+}
+
+impl FleetArguments {
+    fn admin(&self) -> AdminArguments {
+        AdminArguments::at(self.orchestrator.clone(), self.token.clone())
+    }
+
+    fn read(&self, path: &str) -> Result<Value, String> {
+        let text = self.admin().page(path)?;
+        serde_json::from_str(&text)
+            .map_err(|error| format!("{}{path}: no JSON came: {error}", self.orchestrator))
+    }
+
+    fn shown(&self, path: &str, show: impl FnOnce(&Value) -> String) -> Result<String, String> {
+        if self.json {
+            return self.admin().page(path).map(|text| format!("{text}\n"));
+        }
+        self.read(path).map(|value| show(&value))
+    }
+}
+
+impl ExplainArguments {
+    fn explain(&self) -> Result<String, String> {
+        let fleet = &self.decisions.fleet;
+        let state = fleet.read("/fleet.json")?;
+        let all = pools(&state);
+        let found: Vec<&(&str, &Value)> =
+            all.iter().filter(|(_, pool)| text(pool, "name").contains(&self.pool)).collect();
+        let exact = found.iter().find(|(_, pool)| text(pool, "name") == self.pool);
+        let (node, pool) = match (exact, found.as_slice()) {
+            (Some(found), _) | (None, [found]) => found,
+            (None, []) => return Err(format!("no pool's name has {:?} in it", self.pool)),
+            (None, several) => {
+                let names: Vec<&str> = several.iter().map(|(_, pool)| text(pool, "name")).collect();
+                return Err(format!("{:?} is a part of several names: {}", self.pool, names.join(", ")));
+            }
+        };
+        let name = text(pool, "name");
+        let decided = fleet.read("/decisions.json")?;
+        if fleet.json {
+            let about = |decision: &&Value| is_about(decision, name);
+            let decisions: Vec<&Value> = decided.as_array().into_iter().flatten().filter(about).collect();
+            return Ok(format!("{}\n", serde_json::json!({ "pool": pool, "decisions": decisions })));
+        }
+        let mut shown = format!("{name} on {node}\n");
+        let _ = writeln!(shown, "  granted     {}", size(pool, "granted_bytes"));
+        let _ = writeln!(shown, "  used        {}", size(pool, "used_bytes"));
+        let _ = writeln!(shown, "  reads       {:.0} a second", number(pool, "reads_per_sec"));
+        let _ = writeln!(shown, "  missed      {}", percent(pool, "missed"));
+        let _ = writeln!(shown, "  predicted   {}", percent(pool, "expected"));
+        shown.push('\n');
+        shown += &decisions(&decided, self.decisions.last, &|decision| is_about(decision, name));
+        Ok(shown)
+    }
+}
+
+fn is_about(decision: &Value, name: &str) -> bool {
+    let moves = decision["moves"].as_array().into_iter().flatten();
+    moves.into_iter().any(|step| text(step, "from") == name || text(step, "to") == name)
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn number(value: &Value, field: &str) -> f64 {
+    value[field].as_f64().unwrap_or_default()
+}
+
+fn size(value: &Value, field: &str) -> String {
+    value[field].as_u64().map_or_else(|| "-".to_owned(), |bytes| ByteSize::new(bytes).to_string())
+}
+
+fn percent(value: &Value, field: &str) -> String {
+    value[field].as_f64().map_or_else(|| "-".to_owned(), |share| format!("{:.2} %", share * 100.0))
+}
+
+/// All pools, with their nodes.
+fn pools(state: &Value) -> Vec<(&str, &Value)> {
+    let nodes = state["nodes"].as_array().into_iter().flatten();
+    nodes
+        .flat_map(|node| {
+            let name = text(node, "name");
+            node["pools"].as_array().into_iter().flatten().map(move |pool| (name, pool))
+        })
+        .collect()
+}
+
+fn status(state: &Value) -> String {
+    let mut shown = String::new();
+    if state["is_superseded"] == true {
+        shown.push_str("Another orchestrator leads the agents: this one decides nothing.\n");
+    }
+    let _ = writeln!(shown, "policy {}, term {}", text(state, "policy"), state["term"]);
+    let nodes = state["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if nodes.is_empty() {
+        shown.push_str("No instance has registered.\n");
+    }
+    for node in nodes {
+        let (held, memory) = (size(node, "held_bytes"), size(node, "memory_bytes"));
+        let _ = writeln!(shown, "\nnode {}: instances can have {held} of {memory}", text(node, "name"));
+        for unmet in node["unmet"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            let _ = writeln!(shown, "  not kept: {unmet}");
+        }
+        let _ = writeln!(
+            shown,
+            "  {:<24} {:<10} {:>10} {:>10} {:>10}  {}",
+            "INSTANCE", "KIND", "LIMIT", "USED", "DECIDED", "AGENT"
+        );
+        for instance in node["instances"].as_array().into_iter().flatten() {
+            let agent =
+                if instance["is_leased"] == true { text(instance, "address") } else { "does not answer" };
+            let _ = writeln!(
+                shown,
+                "  {:<24} {:<10} {:>10} {:>10} {:>10}  {agent}",
+                text(instance, "name"),
+                text(instance, "kind"),
+                size(instance, "limit_bytes"),
+                size(instance, "used_bytes"),
+                size(instance, "target_bytes"),
+            );
+        }
+    }
+    shown
+}
+
+fn tenants(state: &Value) -> String {
+    let mut shown = format!(
+        "{:<32} {:<16} {:>10} {:>10} {:>10} {:>9} {:>9}\n",
+        "POOL", "NODE", "GRANTED", "USED", "READS/S", "MISSED", "PREDICTED"
+    );
+    for (node, pool) in pools(state) {
+        let _ = writeln!(
+            shown,
+            "{:<32} {node:<16} {:>10} {:>10} {:>10.0} {:>9} {:>9}",
+            text(pool, "name"),
+            size(pool, "granted_bytes"),
+            size(pool, "used_bytes"),
+            number(pool, "reads_per_sec"),
+            percent(pool, "missed"),
+            percent(pool, "expected"),
+        );
+    }
+    shown
+}
+
+fn decisions(decided: &Value, last: usize, is_shown: &dyn Fn(&Value) -> bool) -> String {
+    let all = decided.as_array().map(Vec::as_slice).unwrap_or_default();
+    let chosen: Vec<&Value> = all.iter().filter(|decision| is_shown(decision)).take(last).collect();
+    if chosen.is_empty() {
+        return "Nothing has moved yet.\n".to_owned();
+    }
+    let mut shown = String::new();
+    for decision in chosen {
+        let at = decision["at_secs"].as_u64().unwrap_or_default();
+        let _ = writeln!(
+            shown,
+            "#{} at {} (Unix seconds) on {}, by {}",
+            decision["number"],
+            at,
+            text(decision, "node"),
+            text(decision, "policy")
+        );
+        for step in decision["moves"].as_array().into_iter().flatten() {
+            let party = |field: &str| if step[field].is_null() { "free memory" } else { text(step, field) };
+            let (from, to) = (party("from"), party("to"));
+            let _ =
+                writeln!(shown, "  {:>10}  {from} -> {to}: {}", size(step, "bytes"), text(step, "reason"));
+        }
+    }
+    shown
+}
+
+/// A name as a part of a path.
+fn escaped(name: &str) -> String {
+    percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_orchestrator_says_is_shown() {
+        let state = serde_json::json!({ "term": 3, "policy": "most-hits", "is_superseded": false, "nodes": [{
+            "name": "rack-7", "memory_bytes": 1 << 30, "held_bytes": 1 << 29, "unmet": ["a: its promise"],
+            "instances": [{ "name": "m:1", "kind": "memcached", "address": "10.0.0.1:5", "is_leased": false,
+                "limit_bytes": 1 << 28, "used_bytes": 1 << 27, "target_bytes": null }],
+            "pools": [{ "name": "m:1/all", "granted_bytes": 1 << 28, "used_bytes": 1 << 27,
+                "reads_per_sec": 12.3, "missed": 0.25, "expected": null }],
+        }]});
+        let shown = status(&state);
+        for part in [
+            "policy most-hits, term 3",
+            "512MiB of 1GiB",
+            "not kept: a: its promise",
+            "m:1",
+            "does not answer",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(tenants(&state).contains("25.00 %"));
+        let decided = serde_json::json!([{ "number": 4, "at_secs": 9, "node": "rack-7", "policy": "most-hits", "moves": [
+            { "from": null, "to": "m:1/all", "bytes": 1 << 20, "reason": "it misses most" }] }]);
+        let shown = decisions(&decided, 5, &|decision| is_about(decision, "m:1/all"));
+        assert!(shown.contains("1MiB  free memory -> m:1/all: it misses most"), "{shown}");
+        assert_eq!(
+            decisions(&decided, 5, &|decision| is_about(decision, "other")),
+            "Nothing has moved yet.\n"
+        );
+    }
+
+    #[test]
+    fn whatever_an_orchestrator_says_is_no_panic() {
+        for odd in
+            [serde_json::json!(null), serde_json::json!([1, {"moves": 3}]), serde_json::json!({"nodes": [4]})]
+        {
+            let _ = (status(&odd), tenants(&odd), decisions(&odd, 9, &|_| true));
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The pools of a cache for somebody else who decides: an orchestrator of several caches.
+
+use std::time::Duration;
+
+use curve::MissRatioCurve;
+use memory::{Cache, Error, PoolId, PoolStats};
+
+use super::{Controller, Last};
+
+/// A pool as a [`Controller`] sees it.
+#[derive(Clone, Debug)]
+pub struct PoolSurvey {
+    /// The pool.
+    pub id: PoolId,
+    /// Its name.
+    pub name: String,
+    /// The slabs that it has, in bytes.
+    pub slab_bytes: u64,
+    /// Its grant, in bytes of slabs; `None`: there is none.
+    pub granted_bytes: Option<u64>,
+    /// The least and the most that it may have, in bytes of slabs.
+    pub least_bytes: u64,
+    /// In bytes of slabs; `None`: any.
+    pub most_bytes: Option<u64>,
+    /// Its share relative to that of other pools.
+    pub weight: f64,
+    /// Reads and misses since the cache was created.
+    pub reads: u64,
+    /// Misses since the cache was created.
+    pub misses: u64,
+    /// Requests per second that it is promised; 0 = none.
+    pub promised_per_sec: f64,
+    /// Misses per second that its backend carries, as configured or as it had lately.
+    pub backend_per_sec: f64,
+    /// The mean cost of a miss, as configured or learnt.
+    pub miss_cost: Option<Duration>,
+    /// Its curve by bytes of slabs, for the policy in use; `None`: it is not known yet.
+    pub curve: Option<MissRatioCurve>,
+    /// Reads that the curve was learnt from.
+    pub curve_samples: f64,
+}
+
+impl Controller {
+    /// Looks at the pools, and decides nothing. To be called by one thread, about as often as
+    /// [`Self::round`] would be, and not beside that.
+    ///
+    /// # Errors
+    /// [`memory::ErrorKind::Config`] if the settings of curves are refused.
+    pub fn survey(&mut self, cache: &Cache) -> Result<Vec<PoolSurvey>, Error> {
+        let now = cache.clock().monotonic_nanos();
+        let secs = self.last_nanos.map_or(0.0, |last| now.saturating_sub(last) as f64 / 1e9);
+        let pools: Vec<PoolStats> = cache.stats().pools.into_iter().filter(|pool| !pool.is_leaving).collect();
+        let seen = self.look(cache, &pools, secs)?;
+        self.last_nanos = Some(now);
+        let last = pools.iter().zip(&seen).map(|(pool, seen)| {
+            let (counts, backend_per_sec, benefit) = (seen.counts, seen.backend_per_sec, seen.benefit);
+            let last = Last { counts, backend_per_sec, benefit, slab_bytes: pool.slab_bytes, promised: None };
+            (pool.id, last)
+        });
+        self.last = last.collect();
+        let surveyed = pools.iter().zip(seen).map(|(pool, seen)| {
+            let (reads, misses) = seen.counts.reads_and_misses();
+            PoolSurvey {
+                id: pool.id,
+                name: pool.name.clone(),
+                slab_bytes: pool.slab_bytes,
+                granted_bytes: pool.granted_bytes,
+                least_bytes: seen.pool.floor,
+                most_bytes: pool.limit_bytes,
+                weight: seen.pool.weight,
+                reads,
+                misses,
+                promised_per_sec: seen.pool.min_request_rate,
+                backend_per_sec: seen.backend_per_sec,
+                miss_cost: seen.miss_cost,
+                curve_samples: seen.samples(),
+                curve: seen.known_curve(),
+            }
+        });
+        Ok(surveyed.collect())
+    }
+}
