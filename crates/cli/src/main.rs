@@ -54,9 +54,9 @@ enum Command {
     Curve(Box<::bench::command::curve::CurveArgs>),
     /// Divide the memory of a machine, or of several, between cache servers, by their agents.
     ///
-    /// Servers register here if their configuration names this orchestrator (`fleet.orchestrators`).
-    /// It learns their miss-ratio curves, and moves memory to where it saves most misses. If it
-    /// ends, servers go on with what they have.
+    /// Servers register here if their configuration names this orchestrator
+    /// (`fleet.orchestrators`). It learns their miss-ratio curves, and moves memory to where it
+    /// saves most misses. If it ends, servers go on with what they have.
     Orchestrate(orchestrator::command::OrchestrateArguments),
     /// Show what an orchestrator knows, and what it has decided.
     #[command(subcommand)]

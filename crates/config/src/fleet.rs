@@ -42,8 +42,8 @@ settings! {
         /// The file with the private key of the certificate, in PEM.
         restart key_file: PathBuf = PathBuf::new();
 
-        /// A file with the authority of the orchestrators' certificates, in PEM. With it, agents and
-        /// orchestrators must show certificates to one another.
+        /// A file with the authority of the orchestrators' certificates, in PEM. With it, agents
+        /// and orchestrators must show certificates to one another.
         restart authority_file: PathBuf = PathBuf::new();
     }
 }
@@ -87,6 +87,12 @@ pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
                 ));
             }
         }
+    }
+    if config.monitor.engine().is_some() {
+        problems.push(
+            "fleet.orchestrators, monitor.mode: both would change the memory; set monitor.mode to \"off\""
+                .to_owned(),
+        );
     }
     let certificate = [&fleet.cert_file, &fleet.key_file].map(|file| !file.as_os_str().is_empty());
     if certificate[0] != certificate[1] || !certificate[0] && !fleet.authority_file.as_os_str().is_empty() {

@@ -72,8 +72,8 @@ pub struct AccessArguments {
     /// The private key of the certificate, in PEM
     #[arg(long, value_name = "FILE", env = "MILLPOND_FLEET_KEY", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// The authority of the other end's certificate, in PEM; with it, connections are encrypted, and
-    /// whoever calls must show a certificate
+    /// The authority of the other end's certificate, in PEM; with it, connections are encrypted,
+    /// and whoever calls must show a certificate
     #[arg(long, value_name = "FILE", env = "MILLPOND_FLEET_CA", requires = "tls_cert")]
     pub tls_ca: Option<PathBuf>,
 }

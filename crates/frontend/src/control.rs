@@ -227,7 +227,8 @@ impl Control {
         }
     }
 
-    /// Leaves all decisions to an orchestrator, or takes them up again: from the grants that it left.
+    /// Leaves all decisions to an orchestrator, or takes them up again: from the grants that it
+    /// left.
     pub fn set_led(&self, is_led: bool) {
         self.lock().is_led = is_led;
     }

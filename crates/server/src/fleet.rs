@@ -31,8 +31,8 @@ struct Led {
 /// Starts the agent, if the configuration names orchestrators.
 ///
 /// # Errors
-/// [`ErrorKind::Listen`] if its address cannot be listened on, [`ErrorKind::Config`] if a file of it
-/// cannot be read.
+/// [`ErrorKind::Listen`] if its address cannot be listened on, [`ErrorKind::Config`] if a file of
+/// it cannot be read.
 pub(crate) fn start(shared: &Arc<Shared>) -> Result<Option<Service>, Error> {
     let config = shared.config();
     let fleet = &config.fleet;

@@ -3,10 +3,15 @@
 mod support;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use base::ByteSize;
 use base::rng::{RngExt, SeededRng, seeded};
+use control::access::Access;
 use millpond_server::config::{Address, Auto, ControlMode, ListenerConfig, TenantSettings};
 use millpond_server::{Config, Server};
+use orchestrator::service::{Service as Orchestrator, ServiceConfig};
+use orchestrator::{Budget, FleetConfig};
 use support::{Client, ask_admin, config, get_page, metric, tcp, wait_until};
 
 /// Keys that a batch asks for.
@@ -159,4 +164,52 @@ fn settings_that_cannot_work_are_refused_with_the_remedy() {
         "control.mode: decisions need curves, and watch.curve_keys is 0; set it to 2048",
     );
     assert_eq!(decisions(&server)["policy"], "most-hits");
+}
+
+/// An orchestrator with so much memory for each node.
+fn orchestrator(memory: u64) -> Orchestrator {
+    let local = "127.0.0.1:0".parse().expect("an address");
+    let config = ServiceConfig {
+        listen: local,
+        admin: None,
+        period: Duration::from_millis(100),
+        fleet: FleetConfig {
+            id: 1,
+            budget: Budget { each: Some(memory), ..Budget::default() },
+            lease: 1_000_000_000,
+            policy: "most-hits".to_owned(),
+            rails: allocate::guard::Rails { least_share: 0.1, step: 0.1, ..Default::default() },
+        },
+        state: None,
+        history: 10,
+    };
+    Orchestrator::start(config, Access::default(), base::Clock::System).expect("it starts")
+}
+
+#[test]
+fn an_orchestrator_sets_the_memory_and_divides_it_between_tenants() {
+    let memory = 56 << 20;
+    let orchestrator = orchestrator(memory);
+    let mut config = two_tenants();
+    config.memory = Auto::Set(ByteSize::mib(32));
+    config.max_memory = Auto::Set(ByteSize::mib(128));
+    config.fleet.orchestrators = vec![orchestrator.address().to_string()];
+    let before = config.memory();
+    let server = support::start_in_memory(config).expect("a server");
+    let slabs = |pool: &str| metric(&server, &format!("millpond_pool_slab_bytes{{pool=\"{pool}\"}}"));
+    let limit = || server.cache().ledger().limit();
+    assert!(before.as_u64() < memory);
+    run_until(&server, "the memory is larger, and most of it is large's", |_| {
+        assert!(limit() <= memory);
+        limit() > memory / 10 * 9 && slabs("large") > 2 * slabs("small")
+    });
+    assert!(grants(&server).iter().all(Option::is_some), "both are granted something");
+    let own = decisions(&server)["decisions"].as_array().map_or(0, Vec::len);
+    assert_eq!(own, 0, "the server's own policy decides nothing");
+
+    // Without an orchestrator the server goes on with that memory, and decides again itself.
+    orchestrator.stop();
+    let last = limit();
+    wait_until("the server's own rounds", || metric(&server, "millpond_control_rounds_total{}") > 1);
+    assert_eq!(limit(), last);
 }
