@@ -166,7 +166,7 @@ fn settings_that_cannot_work_are_refused_with_the_remedy() {
     assert_eq!(decisions(&server)["policy"], "most-hits");
 }
 
-/// An orchestrator with so much memory for each node.
+/// An orchestrator with this memory for each node.
 fn orchestrator(memory: u64) -> Orchestrator {
     let local = "127.0.0.1:0".parse().expect("an address");
     let config = ServiceConfig {
