@@ -19,6 +19,7 @@ mod duty;
 mod instance;
 mod report;
 pub mod service;
+pub mod targets;
 
 pub use agent::{Agent, AgentConfig, Next};
 pub use instance::{Instance, InstanceError, Look};

@@ -158,6 +158,16 @@ impl Shards {
         self.stack.total() as f64 * self.weight
     }
 
+    /// The smallest size of a cache that holds the key with this hash now, in the unit of the
+    /// curve; `None` if the key is not tracked. A caller that knows whether a cache had the key can
+    /// tell a removed key from an evicted one by it. Costs what recording an access does.
+    pub fn locate(&self, hash: u64) -> Option<u64> {
+        if place(hash) >= self.threshold {
+            return None;
+        }
+        self.stack.find(hash).map(|found| self.distance(found))
+    }
+
     /// Records an access to a tracked key, whose search ended at this entry of the stack's table.
     #[inline]
     fn record_followed(&mut self, entry: u32, access: &Access) {

@@ -1,0 +1,180 @@
+//! The threads that learn: each can be stopped at once, unless it is connecting.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use base::Clock;
+use base::rng::{RngExt, entropy_seed, seeded};
+use parking_lot::{Condvar, Mutex};
+
+use super::learn::Sampling;
+use super::wire::{Deadline, Feed, PATIENCE};
+use crate::InstanceError;
+
+/// The first time to wait after a failure, and the longest.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+const LAST_RETRY: Duration = Duration::from_secs(30);
+
+/// The time for which reports are read before it is looked whether to stop.
+const PIECE: Duration = Duration::from_millis(100);
+
+/// The order to stop, and a way to wait that hears it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stop(Arc<(Mutex<bool>, Condvar)>);
+
+impl Stop {
+    pub(super) fn is_ordered(&self) -> bool {
+        *self.0.0.lock()
+    }
+
+    /// Waits. Returns true if it is to stop.
+    pub(super) fn wait(&self, duration: Duration) -> bool {
+        let mut is_ordered = self.0.0.lock();
+        if !*is_ordered {
+            self.0.1.wait_while_for(&mut is_ordered, |is_ordered| !*is_ordered, duration);
+        }
+        *is_ordered
+    }
+
+    fn order(&self) {
+        *self.0.0.lock() = true;
+        self.0.1.notify_all();
+    }
+}
+
+/// The time to wait after failures, which doubles.
+#[derive(Debug, Default)]
+pub(super) struct Backoff(Option<Duration>);
+
+impl Backoff {
+    pub(super) fn next(&mut self) -> Duration {
+        let wait = self.0.map_or(FIRST_RETRY, |last| (last * 2).min(LAST_RETRY));
+        self.0 = Some(wait);
+        wait
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// A thread that ends when this value is dropped.
+#[derive(Debug)]
+pub(super) struct Background {
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Background {
+    pub(super) fn start(
+        name: &str,
+        body: impl FnOnce(&Stop) + Send + 'static,
+    ) -> Result<Self, InstanceError> {
+        let stop = Stop::default();
+        let theirs = stop.clone();
+        let thread = base::thread::spawn(name, move || body(&theirs)).map_err(|error| {
+            InstanceError::because("cannot start a thread that learns; raise the limit of threads", error)
+        })?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.stop.order();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was printed; there is nothing left to do about it.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A source of reports, and what is made of them.
+pub(super) trait Reports {
+    /// Connects, and asks for reports.
+    fn open(&mut self, deadline: Deadline) -> io::Result<Feed>;
+
+    /// Takes a line, whose end may be cut, with its full length.
+    fn line(&mut self, line: &[u8], len: usize);
+
+    /// Called a few times in a second, and when a window ends.
+    fn pause(&mut self);
+}
+
+/// Reads reports in windows until it is to stop. The time between windows varies by a fifth, so
+/// that the windows do not keep step with something that recurs.
+pub(super) fn read_in_windows(stop: &Stop, sampling: &Sampling, name: &str, mut reports: impl Reports) {
+    let mut rng = seeded(entropy_seed());
+    let mut backoff = Backoff::default();
+    let mut is_failing = false;
+    while !sampling.window.is_zero() && !stop.is_ordered() {
+        let opened = reports.open(Deadline::after(PATIENCE));
+        if opened.is_ok() {
+            backoff.reset();
+        }
+        let read = opened.and_then(|feed| read_window(stop, sampling, feed, &mut reports));
+        reports.pause();
+        let wait = match read {
+            Ok(()) => sampling.pause.mul_f64(rng.random_range(0.8..1.2)),
+            Err(_) => backoff.next(),
+        };
+        match (&read, is_failing) {
+            (Err(error), false) => {
+                tracing::warn!(server = name, %error, "The curve cannot be learnt now; it is tried again.");
+            }
+            (Ok(()), true) => tracing::info!(server = name, "The curve is learnt again."),
+            _ => {}
+        }
+        is_failing = read.is_err();
+        if stop.wait(wait) {
+            return;
+        }
+    }
+}
+
+fn read_window(
+    stop: &Stop,
+    sampling: &Sampling,
+    mut feed: Feed,
+    reports: &mut impl Reports,
+) -> io::Result<()> {
+    let begun = Clock::System.monotonic_nanos();
+    loop {
+        let gone = Duration::from_nanos(Clock::System.monotonic_nanos().saturating_sub(begun));
+        let is_over = !sampling.pause.is_zero() && gone >= sampling.window;
+        if is_over || stop.is_ordered() {
+            return Ok(());
+        }
+        let left = if sampling.pause.is_zero() { PIECE } else { sampling.window.saturating_sub(gone) };
+        let until = gone + left.min(PIECE);
+        // A busy server always has something to say: so the time ends the inner loop.
+        loop {
+            let now = Duration::from_nanos(Clock::System.monotonic_nanos().saturating_sub(begun));
+            let Some(wait) = until.checked_sub(now).filter(|wait| !wait.is_zero()) else { break };
+            feed.read(wait, |line, len| reports.line(line, len))?;
+        }
+        reports.pause();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_half_a_minute_and_begin_anew() {
+        let mut backoff = Backoff::default();
+        let waits: Vec<u64> = (0..8).map(|_| backoff.next().as_millis() as u64).collect();
+        assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
+        backoff.reset();
+        assert_eq!(backoff.next(), FIRST_RETRY);
+    }
+
+    #[test]
+    fn a_waiting_thread_stops_when_it_is_dropped() {
+        let background = Background::start("test", |stop| while !stop.wait(Duration::from_secs(3600)) {});
+        drop(background.expect("a thread"));
+    }
+}

@@ -1,0 +1,327 @@
+//! A curve from the accesses that a server reports: those of a sample of keys, selected by hash,
+//! go to SHARDS ([`curve::Shards`], which the engine uses as well).
+//!
+//! The estimator's sizes are those of items, in a unit in which the server's memory is a multiple
+//! of them; the caller says which.
+//!
+//! Three things distinguish a reported stream from the accesses of a cache of one's own:
+//! - It is not whole. The server drops reports, or they are asked for in windows only. Accesses
+//!   that are not seen neither count nor move keys. If requests are independent of each other, as
+//!   under Zipf's law, a part of the stream has the curve of the whole; a loop's curve would come
+//!   out too low.
+//! - It begins late: a key that is seen for the first time may have been in the cache for hours. If
+//!   the server says that it was a hit, it is put into the stack and not counted, as its distance
+//!   is unknown. If the server says neither, so it is until some reads of each followed key were
+//!   seen; then it is a miss.
+//! - Removals and expiries are not seen. If the server says that a key was a miss whose place is
+//!   well within the cache's present size, it was removed: the access misses at every size.
+
+use std::time::Duration;
+
+use base::hash::key_hash;
+use base::rng::entropy_seed;
+use curve::{Estimator, Kind, MissRatioCurve, Shards, Unit};
+
+use super::wire::Address;
+use crate::{InstanceError, Nanos};
+
+/// Points of a curve that is reported.
+const POINTS: usize = 128;
+/// The largest cache that is asked about, in times of the present one.
+const TIMES_MEMORY: u64 = 4;
+/// A key that was a miss though less than this share of the cache was used since was removed.
+const REMOVED_WITHIN: f64 = 0.5;
+
+/// Reads, for each followed key and in all, after which an unknown key is a new one.
+const WARM_READS_PER_KEY: u64 = 4;
+const LEAST_WARM_READS: u64 = 4096;
+
+/// The way in which the curve of a Redis is learnt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RedisLearning {
+    /// From the idle times of a random sample of keys: the curve up to the present size.
+    Ages,
+    /// From `MONITOR` in windows.
+    Monitor,
+    /// Idle times up to the present size, and `MONITOR` beyond it.
+    #[default]
+    Both,
+}
+
+/// How the curve of another server is learnt.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// The largest share of all keys that is followed, above 0 and at most 1. Decides the agent's
+    /// work, and not the server's, which reports all keys. Default 1.
+    pub rate: f64,
+    /// The number of keys that are followed at most, 64 to 1,048,576, about 60 bytes each: if there
+    /// are more, the share falls. Default 8192.
+    pub keys: usize,
+    /// After this time a read counts half. Default 600 s.
+    pub half_life: Duration,
+    /// The time for which the server reports its accesses, again and again. 0: it never does, and
+    /// there is no curve. Default 1 s.
+    pub window: Duration,
+    /// The time between two windows. 0: it always reports. Default 30 s.
+    pub pause: Duration,
+    /// Redis and Valkey: the way. Default [`RedisLearning::Both`].
+    pub redis: RedisLearning,
+    /// Redis and Valkey: the time between two samples of idle times. Default 10 s.
+    pub ages_every: Duration,
+    /// Redis and Valkey: the number of keys of a sample of idle times. Default 2048.
+    pub ages_keys: usize,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self {
+            rate: 1.0,
+            keys: curve::shards::DEFAULT_KEYS,
+            half_life: Duration::from_secs(600),
+            window: Duration::from_secs(1),
+            pause: Duration::from_secs(30),
+            redis: RedisLearning::default(),
+            ages_every: Duration::from_secs(10),
+            ages_keys: 2048,
+        }
+    }
+}
+
+impl Sampling {
+    pub(super) fn check(&self, address: &Address) -> Result<(), InstanceError> {
+        let problem = if !(self.rate > 0.0 && self.rate <= 1.0) {
+            format!("a share of {} of all keys: give one above 0 and at most 1", self.rate)
+        } else if !(64..=1 << 20).contains(&self.keys) {
+            format!("a curve from {} keys: follow 64 to 1,048,576", self.keys)
+        } else if self.half_life < Duration::from_secs(1) {
+            "a half-life of less than a second: give it one or more".to_owned()
+        } else if !(1..=1 << 20).contains(&self.ages_keys) {
+            format!("idle times of {} keys: ask for 1 to 1,048,576", self.ages_keys)
+        } else if self.ages_every < Duration::from_millis(100) {
+            "idle times more than ten times in a second: ask less often".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(InstanceError::new(format!("{address}: {problem}")))
+    }
+}
+
+/// The effect of a read in the server, if it says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Hit,
+    Miss,
+    Unknown,
+}
+
+/// Learns a curve from reports.
+#[derive(Debug)]
+pub(super) struct Learner {
+    shards: Shards,
+    seed: u64,
+    /// The present size of the cache, in the estimator's unit; 0 = unknown.
+    present: u64,
+    /// The size up to which the estimator follows keys.
+    most: u64,
+    half_life: Nanos,
+    aged_at: Nanos,
+    /// Reads of keys that are not followed, and were not handed to the estimator.
+    besides: i64,
+    /// Reads of followed keys, until there are enough to tell a new key from one that was not seen
+    /// yet.
+    recorded: u64,
+    is_warm: bool,
+    /// Reads that revealed a removal.
+    pub(super) removals: u64,
+    /// Reports that the server dropped.
+    pub(super) skipped: u64,
+}
+
+impl Learner {
+    pub(super) fn new(sampling: &Sampling, now: Nanos) -> Self {
+        Self {
+            shards: Shards::new(Unit::Bytes, sampling.rate, sampling.keys),
+            seed: entropy_seed(),
+            present: 0,
+            most: 0,
+            half_life: u64::try_from(sampling.half_life.as_nanos()).unwrap_or(u64::MAX),
+            aged_at: now,
+            besides: 0,
+            recorded: 0,
+            is_warm: false,
+            removals: 0,
+            skipped: 0,
+        }
+    }
+
+    pub(super) fn hash(&self, key: &[u8]) -> u64 {
+        key_hash(self.seed, key)
+    }
+
+    pub(super) fn follows(&self, hash: u64) -> bool {
+        self.shards.follows(hash)
+    }
+
+    /// Says how large the cache is, and how large it may become, in the estimator's unit.
+    pub(super) fn resize(&mut self, present: u64, limit: u64) {
+        self.present = present;
+        let most = present.max(limit).saturating_mul(TIMES_MEMORY);
+        // Small changes are not worth it.
+        if most.abs_diff(self.most) > self.most / 8 {
+            self.most = most;
+            let shards = std::mem::replace(&mut self.shards, Shards::fixed_size(Unit::Bytes, 64));
+            self.shards = shards.with_max_size(most.max(1));
+        }
+    }
+
+    /// Records a read; `size` 0 is unknown.
+    pub(super) fn read(&mut self, hash: u64, size: u32, outcome: Outcome) {
+        if !self.shards.follows(hash) {
+            self.besides = self.besides.saturating_add(1);
+            return;
+        }
+        let kind = match (outcome, self.shards.locate(hash)) {
+            (Outcome::Hit, None) => Kind::Write,
+            (Outcome::Unknown, None) if !self.is_warm => Kind::Write,
+            (Outcome::Miss, Some(place)) if (place as f64) < self.present as f64 * REMOVED_WITHIN => {
+                self.removals += 1;
+                self.shards.record(hash, 0, Kind::Remove);
+                Kind::Read
+            }
+            _ => Kind::Read,
+        };
+        self.shards.record(hash, size, kind);
+        if !self.is_warm {
+            self.recorded += 1;
+            let enough = (self.shards.keys() as u64).saturating_mul(WARM_READS_PER_KEY).max(LEAST_WARM_READS);
+            self.is_warm = self.recorded >= enough;
+        }
+    }
+
+    /// Ends the time in which keys that are seen for the first time do not count.
+    #[cfg(test)]
+    pub(super) fn warm_up(&mut self) {
+        self.is_warm = true;
+    }
+
+    /// Records a write; `size` 0 is unknown.
+    pub(super) fn write(&mut self, hash: u64, size: u32) {
+        self.shards.record(hash, size, Kind::Write);
+    }
+
+    pub(super) fn remove(&mut self, hash: u64) {
+        self.shards.record(hash, 0, Kind::Remove);
+    }
+
+    /// Returns whether a key is in the stack, so that its size is known.
+    pub(super) fn knows(&self, hash: u64) -> bool {
+        self.shards.locate(hash).is_some()
+    }
+
+    /// Takes back a read of a key that is not followed: it was part of a write.
+    pub(super) fn take_back(&mut self) {
+        self.besides = self.besides.saturating_sub(1);
+    }
+
+    /// Ages the estimator, if it is time.
+    pub(super) fn age(&mut self, now: Nanos) {
+        for _ in 0..32 {
+            if now.saturating_sub(self.aged_at) < self.half_life {
+                return;
+            }
+            self.aged_at = self.aged_at.saturating_add(self.half_life);
+            self.shards.age();
+        }
+        self.aged_at = now;
+    }
+
+    /// The curve so far, in the estimator's unit; `None` before the first read.
+    pub(super) fn curve(&mut self) -> Option<MissRatioCurve> {
+        if let Ok(besides) = u64::try_from(self.besides) {
+            self.shards.count_unsampled(besides);
+            self.besides = 0;
+        }
+        let curve = self.shards.curve();
+        curve.confidence().filter(|known| known.samples > 0.0).map(|_| curve)
+    }
+
+    #[cfg(test)]
+    pub(super) fn samples(&self) -> f64 {
+        self.shards.curve().confidence().map_or(0.0, |known| known.samples)
+    }
+}
+
+/// A curve as a message: sizes are multiplied by `scale`.
+pub(super) fn message(curve: &MissRatioCurve, scale: f64) -> control::v1::Curve {
+    let scale = if scale.is_finite() && scale > 0.0 { scale } else { 1.0 };
+    let scaled = curve.scaled(Unit::Bytes, scale).thinned(POINTS);
+    let points = scaled.points().iter().map(|point| (point.size, point.miss_ratio));
+    let mut message = control::curve::write(points);
+    if let Some(known) = curve.confidence() {
+        (message.samples, message.error) = (known.samples, known.error);
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learner() -> Learner {
+        let mut learner = Learner::new(&Sampling::default(), 0);
+        learner.resize(1_000, 1_000);
+        learner
+    }
+
+    #[test]
+    fn a_first_hit_is_not_counted_and_a_first_miss_is() {
+        let mut learner = learner();
+        let key = learner.hash(b"key");
+        learner.read(key, 10, Outcome::Hit);
+        assert!(learner.curve().is_none(), "its distance is unknown");
+        learner.read(key, 10, Outcome::Hit);
+        assert_eq!(learner.curve().expect("a curve").miss_ratio(10.0), 0.0);
+        let other = learner.hash(b"other");
+        learner.read(other, 0, Outcome::Miss);
+        assert_eq!(learner.curve().expect("a curve").miss_ratio(1e9), 0.5);
+    }
+
+    #[test]
+    fn a_miss_of_a_key_that_must_be_there_reveals_a_removal() {
+        let mut learner = learner();
+        let key = learner.hash(b"key");
+        learner.write(key, 10);
+        learner.read(key, 0, Outcome::Miss);
+        assert_eq!(learner.removals, 1);
+        assert_eq!(learner.curve().expect("a curve").miss_ratio(1e9), 1.0);
+        // One that may have been evicted is none.
+        learner.write(learner.hash(b"large"), 800);
+        learner.read(key, 0, Outcome::Miss);
+        assert_eq!(learner.removals, 1);
+        assert_eq!(learner.curve().expect("a curve").miss_ratio(1e9), 0.5);
+    }
+
+    #[test]
+    fn reads_that_were_writes_are_taken_back() {
+        let sampling = Sampling { rate: 1e-6, ..Sampling::default() };
+        let mut learner = Learner::new(&sampling, 0);
+        for key in 0..100_u32 {
+            let hash = learner.hash(&key.to_le_bytes());
+            learner.read(hash, 1, Outcome::Hit);
+            learner.take_back();
+        }
+        assert_eq!(learner.besides, 0);
+    }
+
+    #[test]
+    fn ageing_catches_up_and_does_not_take_for_ever() {
+        let mut learner = learner();
+        let key = learner.hash(b"key");
+        learner.write(key, 10);
+        learner.read(key, 10, Outcome::Hit);
+        learner.age(600 * 1_000_000_000);
+        assert_eq!(learner.samples(), 0.5);
+        learner.age(u64::MAX);
+        assert_eq!(learner.aged_at, u64::MAX);
+    }
+}
