@@ -127,7 +127,7 @@ mod tests {
         let mut reports = Reports::default();
         let mut known = 0;
         let mut told = 0.5;
-        for step in 0..100 {
+        for step in 0..100_u32 {
             let missed = 0.5 - f64::from(step) * 0.001;
             let response = written(&mut reports, &[pool(1, step.into(), &[(100, missed)])], known);
             known = response.number;

@@ -177,6 +177,18 @@ fn samples_come_near_the_exact_curve_over_items_and_bytes_of_two_sizes() {
 
 /// Whoever hands over only what is followed, and counts the rest, gets the same curve.
 #[test]
+fn a_tracked_key_is_located_at_the_size_at_which_it_hits() {
+    let mut shards = Shards::fixed_rate(Unit::Bytes, 1.0);
+    assert_eq!(shards.locate(mix64(1)), None);
+    for key in 1..=3 {
+        shards.record(mix64(key), 100, Kind::Write);
+    }
+    assert_eq!([1, 2, 3].map(|key| shards.locate(mix64(key))), [Some(300), Some(200), Some(100)]);
+    shards.record(mix64(2), 0, Kind::Remove);
+    assert_eq!(shards.locate(mix64(2)), None);
+}
+
+#[test]
 fn passing_requests_over_is_as_recording_them() {
     let mut all = Shards::fixed_size(Unit::Bytes, 500);
     let mut some = all.clone();

@@ -9,10 +9,10 @@
 //!   that are not seen neither count nor move keys. If requests are independent of each other, as
 //!   under Zipf's law, a part of the stream has the curve of the whole; a loop's curve would come
 //!   out too low.
-//! - It begins late: a key that is seen for the first time may have been in the cache for hours. If
-//!   the server says that it was a hit, it is put into the stack and not counted, as its distance
-//!   is unknown. If the server says neither, so it is until some reads of each followed key were
-//!   seen; then it is a miss.
+//! - It begins late: a key that is seen for the first time may have been used before. Until some
+//!   reads of each followed key were seen, such a read is not counted, as its distance is unknown;
+//!   then the early counts are dropped. Later it is a miss at every size, unless the server says
+//!   that it was a hit.
 //! - Removals and expiries are not seen. If the server says that a key was a miss whose place is
 //!   well within the cache's present size, it was removed: the access misses at every size.
 
@@ -33,8 +33,10 @@ const TIMES_MEMORY: u64 = 4;
 const REMOVED_WITHIN: f64 = 0.5;
 
 /// Reads, for each followed key and in all, after which an unknown key is a new one.
-const WARM_READS_PER_KEY: u64 = 4;
+const WARM_READS_PER_KEY: u64 = 3;
 const LEAST_WARM_READS: u64 = 4096;
+/// Halvings by which early reads are forgotten.
+const FORGETTING: u32 = 5;
 
 /// The way in which the curve of a Redis is learnt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +128,7 @@ pub(super) struct Learner {
     half_life: Nanos,
     aged_at: Nanos,
     /// Reads of keys that are not followed, and were not handed to the estimator.
-    besides: i64,
+    besides: f64,
     /// Reads of followed keys, until there are enough to tell a new key from one that was not seen
     /// yet.
     recorded: u64,
@@ -146,7 +148,7 @@ impl Learner {
             most: 0,
             half_life: u64::try_from(sampling.half_life.as_nanos()).unwrap_or(u64::MAX),
             aged_at: now,
-            besides: 0,
+            besides: 0.0,
             recorded: 0,
             is_warm: false,
             removals: 0,
@@ -177,12 +179,12 @@ impl Learner {
     /// Records a read; `size` 0 is unknown.
     pub(super) fn read(&mut self, hash: u64, size: u32, outcome: Outcome) {
         if !self.shards.follows(hash) {
-            self.besides = self.besides.saturating_add(1);
+            self.besides += 1.0;
             return;
         }
         let kind = match (outcome, self.shards.locate(hash)) {
             (Outcome::Hit, None) => Kind::Write,
-            (Outcome::Unknown, None) if !self.is_warm => Kind::Write,
+            (_, None) if !self.is_warm => Kind::Write,
             (Outcome::Miss, Some(place)) if (place as f64) < self.present as f64 * REMOVED_WITHIN => {
                 self.removals += 1;
                 self.shards.record(hash, 0, Kind::Remove);
@@ -191,17 +193,26 @@ impl Learner {
             _ => Kind::Read,
         };
         self.shards.record(hash, size, kind);
+        if kind == Kind::Write {
+            // It stands for as many other keys as any followed one, whose reads do not count
+            // either: else they would be taken for hits that the sample lacks.
+            self.besides -= 1.0 / self.shards.rate() - 1.0;
+        }
         if !self.is_warm {
             self.recorded += 1;
             let enough = (self.shards.keys() as u64).saturating_mul(WARM_READS_PER_KEY).max(LEAST_WARM_READS);
-            self.is_warm = self.recorded >= enough;
+            if self.recorded >= enough {
+                self.warm_up();
+            }
         }
     }
 
-    /// Ends the time in which keys that are seen for the first time do not count.
-    #[cfg(test)]
+    /// Ends the time in which keys that are seen for the first time do not count. What was counted
+    /// in it weighs next to nothing from now on.
     pub(super) fn warm_up(&mut self) {
         self.is_warm = true;
+        self.besides = 0.0;
+        (0..FORGETTING).for_each(|_| self.shards.age());
     }
 
     /// Records a write; `size` 0 is unknown.
@@ -220,7 +231,7 @@ impl Learner {
 
     /// Takes back a read of a key that is not followed: it was part of a write.
     pub(super) fn take_back(&mut self) {
-        self.besides = self.besides.saturating_sub(1);
+        self.besides -= 1.0;
     }
 
     /// Ages the estimator, if it is time.
@@ -237,9 +248,10 @@ impl Learner {
 
     /// The curve so far, in the estimator's unit; `None` before the first read.
     pub(super) fn curve(&mut self) -> Option<MissRatioCurve> {
-        if let Ok(besides) = u64::try_from(self.besides) {
-            self.shards.count_unsampled(besides);
-            self.besides = 0;
+        if self.besides >= 1.0 {
+            let whole = self.besides.floor();
+            self.shards.count_unsampled(whole as u64);
+            self.besides -= whole;
         }
         let curve = self.shards.curve();
         curve.confidence().filter(|known| known.samples > 0.0).map(|_| curve)
@@ -276,6 +288,9 @@ mod tests {
     #[test]
     fn a_first_hit_is_not_counted_and_a_first_miss_is() {
         let mut learner = learner();
+        learner.read(learner.hash(b"early"), 10, Outcome::Miss);
+        assert!(learner.curve().is_none(), "it may have been used before");
+        learner.warm_up();
         let key = learner.hash(b"key");
         learner.read(key, 10, Outcome::Hit);
         assert!(learner.curve().is_none(), "its distance is unknown");
@@ -310,7 +325,7 @@ mod tests {
             learner.read(hash, 1, Outcome::Hit);
             learner.take_back();
         }
-        assert_eq!(learner.besides, 0);
+        assert_eq!(learner.besides, 0.0);
     }
 
     #[test]

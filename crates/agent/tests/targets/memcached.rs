@@ -140,11 +140,14 @@ fn a_server_that_hangs_is_an_error_in_time() {
 
 #[test]
 fn the_curve_is_that_of_the_load() {
-    const KEYS: u64 = 60_000;
-    let Some(server) = memcached(16) else { return };
-    let mut instance = agent(&server);
+    const KEYS: u64 = 30_000;
+    let Some(server) = memcached(8) else { return };
     let (mut client, mut zipf) = (Client::new(server.address), Zipf::new(KEYS, 0.9, 7));
+    // The curve of a cache that fills is another one.
     load(&mut client, &mut zipf, 200_000, 400);
+    let mut instance = agent(&server);
+    poll(Duration::from_secs(10), || (figure(&mut client, "log_watchers") == 1).then_some(()))
+        .expect("it watches");
     let before = instance.look().expect("a look").pools.remove(0);
     let misses = load(&mut client, &mut zipf, 200_000, 400);
     let look = instance.look().expect("a look");

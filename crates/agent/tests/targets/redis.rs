@@ -55,6 +55,17 @@ fn load(client: &mut Client, zipf: &mut Zipf, count: usize, value: usize) -> usi
     misses
 }
 
+/// Makes a key a copy of `model` that was not used for some seconds.
+const RESTORE: &str =
+    "return redis.call('restore', KEYS[1], 0, redis.call('dump', 'model'), 'idletime', ARGV[1])";
+
+/// A command whose words may have blanks and quotes.
+fn command(words: &[&str]) -> String {
+    let words = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    let words: Vec<String> = words.collect();
+    format!("*{}\r\n{}", words.len(), words.concat())
+}
+
 /// A bulk answer.
 fn bulk(client: &mut Client, command: &str) -> String {
     let header = client.ask(command);
@@ -185,7 +196,7 @@ fn a_user_with_the_listed_rights_is_enough() {
     }
     let curve = poll(Duration::from_secs(30), || {
         client.send("GET 7\r\n");
-        (client.line(), client.line());
+        let _ = (client.line(), client.line());
         curve_of(&instance.look().expect("a look"))
     });
     curve.expect("both ways of learning are allowed");
@@ -235,7 +246,8 @@ fn the_curve_by_age_is_that_of_the_load() {
     // What an LRU cache of 8000 items holds.
     for &(age, rank) in ages.iter().take(8000) {
         // A value of the same size, with its idle time.
-        client.send(&format!("EVAL return(redis.call('restore',KEYS[1],0,redis.call('dump','model'),'idletime',ARGV[1])) 1 key-{rank} {}\r\n", age as u64));
+        let (key, idle) = (format!("key-{rank}"), (age as u64).to_string());
+        client.send(&command(&["EVAL", RESTORE, "1", &key, &idle]));
         assert_eq!(client.line(), "+OK");
     }
     assert_eq!(client.ask("DEL model"), ":1");

@@ -140,7 +140,7 @@ pub(crate) struct Zipf {
 impl Zipf {
     pub(crate) fn new(keys: u64, exponent: f64, seed: u64) -> Self {
         let mut sum = 0.0;
-        let sums = che::zipf(keys, exponent, 1.0).iter().map(|key| {
+        let sums = che::zipf(keys, exponent, 1.0).into_iter().map(|key| {
             sum += key.weight;
             sum
         });

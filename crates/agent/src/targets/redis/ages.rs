@@ -151,7 +151,7 @@ mod tests {
             let errors = (1..=50).map(|i| size * f64::from(i) / 50.0);
             let errors = errors.map(|size| (learnt.miss_ratio(size) - exact.miss_ratio(size)).abs());
             let mean = errors.sum::<f64>() / 50.0;
-            assert!(mean < 0.03, "zipf {exponent} at {size}: {mean}");
+            assert!(mean < 0.05, "zipf {exponent} at {size}: {mean}");
             assert!((learnt.miss_ratio(size) - miss_ratio).abs() < 1e-9);
         }
     }
