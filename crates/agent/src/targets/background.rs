@@ -20,7 +20,7 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 /// The time for which reports are read before it is looked whether to stop.
 const PIECE: Duration = Duration::from_millis(100);
 
-/// The order to stop, and a way to wait that hears it.
+/// The order to stop, and a way to wait that it ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stop(Arc<(Mutex<bool>, Condvar)>);
 

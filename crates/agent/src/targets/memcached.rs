@@ -1,4 +1,4 @@
-//! A stock memcached 1.6.
+//! memcached 1.6.
 //!
 //! *Limits* are set by `cache_memlimit`, in whole MiB, at least 8. memcached stops growing then and
 //! frees nothing: 1.6.18, whose limit was lowered below what it had, kept all of its memory for as
@@ -38,18 +38,15 @@ use control::v1::{self, Amount, PoolGrant, PoolReport};
 use parking_lot::Mutex;
 
 use self::log::{Entry, Fetch};
-use self::stats::{Figures, SlabClass};
-use super::Identity;
+use self::stats::{CLASSES, Figures, LINE, MIB, SlabClass, shown};
 use super::background::{Background, Reports, read_in_windows};
+use super::identity::Identity;
 use super::learn::{self, Learner, Outcome, Sampling};
 use super::wire::{Address, Deadline, Feed, PATIENCE, Wire, garbled};
 use crate::{Instance, InstanceError, Look, MILLI, Nanos};
 
-const MIB: u64 = 1 << 20;
 /// memcached accepts no lower limit.
 const LEAST: u64 = 8 * MIB;
-/// Bytes of a line of an answer.
-const LINE: usize = 4096;
 /// The time in one call for which pages are released.
 const RELEASE: Nanos = 300 * MILLI;
 /// The time that memcached takes for a page, about.
@@ -58,13 +55,11 @@ const PAGE_TIME: Duration = Duration::from_millis(1);
 const ENTRY: usize = 1200;
 /// Fetches that wait for the next entry of their connections.
 const MOST_WAITING: usize = 4096;
-/// memcached's classes are numbered below this.
-const CLASSES: usize = 64;
 /// Bytes of an item besides key and value: its header, a CAS number and three ends.
 const ITEM_OVERHEAD: u32 = 60;
 /// The pool that all of memcached is.
 const POOL: u32 = 1;
-/// For an incarnation, which is no secret.
+/// For an incarnation, which is not a secret.
 const SEED: u64 = 0;
 
 /// A memcached server.
@@ -78,7 +73,7 @@ pub(super) struct Memcached {
     _background: Background,
 }
 
-/// What both threads know.
+/// The state that both threads share.
 #[derive(Debug)]
 struct Learnt {
     learner: Learner,
@@ -255,11 +250,6 @@ fn is_closed(error: &InstanceError) -> bool {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
     })
-}
-
-/// A line of an answer, for an error message.
-fn shown(line: &[u8]) -> String {
-    format!("`{}`", line.get(..line.len().min(100)).unwrap_or_default().escape_ascii())
 }
 
 /// Moves pages to the global pool, from which memcached frees them as long as it has more than its

@@ -1,5 +1,5 @@
-//! Servers that Millpond does not own: stock memcached, and stock Redis and Valkey, each spoken to
-//! with its own protocol ([`docs/agents.md`](../../../../docs/agents.md) has the prices).
+//! Servers that Millpond does not own: memcached, Redis and Valkey as their makers ship them, each
+//! spoken to with its own protocol ([`docs/agents.md`](../../../../docs/agents.md) has the prices).
 //!
 //! | module | holds |
 //! |---|---|
@@ -14,6 +14,7 @@
 //! so that a server which reports slowly delays nobody.
 
 mod background;
+mod identity;
 mod learn;
 pub mod memcached;
 pub mod redis;
@@ -21,9 +22,9 @@ mod wire;
 
 use std::path::PathBuf;
 
-use control::amounts;
 use control::v1::{Amount, PoolGrant};
 
+use self::identity::{Identity, host_name};
 pub use self::learn::{RedisLearning, Sampling};
 use self::memcached::Memcached;
 use self::redis::Redis;
@@ -185,32 +186,11 @@ impl Instance for Box<dyn Instance> {
     }
 }
 
-/// What a target is told about itself.
-#[derive(Debug)]
-struct Identity {
-    name: String,
-    node: String,
-    least: Option<u64>,
-    most: Option<u64>,
-}
-
-impl Identity {
-    /// The most that it can have; nothing if there is no bound.
-    fn most(&self) -> Vec<Amount> {
-        self.most.map(amounts::of_memory).unwrap_or_default()
-    }
-
-    /// The least that it can have, given the least of the server.
-    fn least(&self, of_server: u64) -> Vec<Amount> {
-        amounts::of_memory(self.least.unwrap_or(0).max(of_server))
-    }
-}
-
 /// Splits `host`, `host:port` or `[host]:port`.
 fn split_port(text: &str, default: u16) -> Result<(&str, u16), &'static str> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, port) = rest.split_once(']').ok_or("the bracket of the IPv6 address is not closed")?;
-        host.parse::<std::net::Ipv6Addr>().map_err(|_| "in the brackets is no IPv6 address")?;
+        host.parse::<std::net::Ipv6Addr>().map_err(|_| "the brackets hold an invalid IPv6 address")?;
         (host, port)
     } else {
         match text.find(':') {
@@ -253,15 +233,6 @@ fn without_password(text: &str) -> String {
         _ => text.to_owned(),
     };
     shown.chars().take(200).collect()
-}
-
-/// The name of this machine; `localhost` if it has none.
-fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    match name.trim() {
-        "" => "localhost".to_owned(),
-        name => name.to_owned(),
-    }
 }
 
 #[cfg(test)]

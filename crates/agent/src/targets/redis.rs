@@ -1,4 +1,4 @@
-//! A stock Redis 7 or Valkey 8.
+//! Redis 7 and Valkey 8.
 //!
 //! *Limits* are set by `CONFIG SET maxmemory`. Redis evicts at once, and frees what exceeds a
 //! lowered limit within the next milliseconds to seconds. The setting is not written to the
@@ -21,13 +21,14 @@
 //! it caused.
 
 mod ages;
+mod client;
 mod info;
+mod learnt;
 mod monitor;
 mod reply;
 mod sample;
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::Clock;
@@ -37,38 +38,24 @@ use control::v1::{self, Amount, PoolGrant, PoolReport};
 use curve::{MissRatioCurve, Point, Unit};
 use parking_lot::Mutex;
 
+pub(super) use self::client::Login;
+use self::client::{Client, ask, refused};
 use self::info::Info;
+use self::learnt::{Caused, Learnt};
 use self::reply::Reply;
-use super::Identity;
 use super::background::{Background, Reports, read_in_windows};
+use super::identity::Identity;
 use super::learn::{self, Learner, RedisLearning, Sampling};
-use super::wire::{Address, Deadline, Feed, PATIENCE, Wire};
+use super::wire::{Address, Deadline, Feed};
 use crate::{Instance, InstanceError, Look};
 
 const MIB: u64 = 1 << 20;
 /// Bytes of an entry of `MONITOR` that are looked at.
 const ENTRY: usize = 4096;
-/// Bytes of a password file.
-const PASSWORD: u64 = 4096;
 /// The pool that all of Redis is.
 const POOL: u32 = 1;
-/// For an incarnation, which is no secret.
+/// For an incarnation, which is not a secret.
 const SEED: u64 = 0;
-
-/// The user and the password file.
-#[derive(Clone, Debug)]
-pub(super) struct Login {
-    pub(super) user: Option<String>,
-    pub(super) password_file: Option<PathBuf>,
-}
-
-/// An answer that refuses a command.
-#[derive(Debug, thiserror::Error)]
-#[error("{command} was answered with `{words}`")]
-struct Refused {
-    command: String,
-    words: String,
-}
 
 /// A Redis or Valkey server.
 #[derive(Debug)]
@@ -79,147 +66,6 @@ pub(super) struct Redis {
     learning: RedisLearning,
     granted: Option<u64>,
     _background: Vec<Background>,
-}
-
-/// A connection that is opened when it is needed.
-#[derive(Debug)]
-struct Client {
-    address: Address,
-    login: Login,
-    wire: Option<Wire>,
-}
-
-/// What all threads know.
-#[derive(Debug)]
-struct Learnt {
-    /// From `MONITOR`.
-    learner: Learner,
-    /// The mean memory of a key, for reads of keys of unknown size.
-    mean: u32,
-    /// From idle times.
-    by_age: Option<MissRatioCurve>,
-    /// Look-ups that the sampling of idle times has caused in a server's run.
-    caused: Caused,
-}
-
-/// Hits and misses that are not those of clients, in one run of the server.
-#[derive(Clone, Debug, Default)]
-struct Caused {
-    run_id: String,
-    hits: u64,
-    misses: u64,
-}
-
-impl Caused {
-    /// The reads and the misses of clients.
-    fn without(&self, info: &Info) -> (u64, u64) {
-        let (hits, misses) = if self.run_id == info.run_id { (self.hits, self.misses) } else { (0, 0) };
-        let misses = info.misses.saturating_sub(misses);
-        (info.hits.saturating_sub(hits).saturating_add(misses), misses)
-    }
-}
-
-impl Client {
-    fn new(address: Address, login: Login) -> Self {
-        Self { address, login, wire: None }
-    }
-
-    /// Opens a connection and authenticates.
-    fn connect(&self, deadline: Deadline) -> io::Result<Wire> {
-        let mut wire = self.address.connect(deadline)?;
-        let Login { user, password_file } = &self.login;
-        let password = password_file.as_ref().map(read_password).transpose()?;
-        if user.is_some() || password.is_some() {
-            let password = password.unwrap_or_default();
-            let mut words: Vec<&[u8]> = vec![b"AUTH"];
-            words.extend(user.as_ref().map(|user| user.as_bytes()));
-            words.push(&password);
-            ask(&mut wire, &words, deadline)?;
-        }
-        Ok(wire)
-    }
-
-    /// Runs `work` on the connection, and closes it on an error. A connection that was open may
-    /// have been closed by the server since: then it is tried once more on a new one.
-    fn talk<T>(&mut self, mut work: impl FnMut(&mut Wire, Deadline) -> io::Result<T>) -> io::Result<T> {
-        let deadline = Deadline::after(PATIENCE);
-        if let Some(mut wire) = self.wire.take() {
-            match work(&mut wire, deadline) {
-                Ok(done) => {
-                    self.wire = Some(wire);
-                    return Ok(done);
-                }
-                Err(error) if is_closed(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let mut wire = self.connect(deadline)?;
-        let done = work(&mut wire, deadline)?;
-        self.wire = Some(wire);
-        Ok(done)
-    }
-
-    fn info(&mut self) -> io::Result<Info> {
-        self.talk(|wire, deadline| match ask(wire, &[b"INFO"], deadline)? {
-            Reply::Bulk(Some(text)) => Info::parse(&text),
-            other => Err(refused("INFO", &other)),
-        })
-    }
-
-    /// An error in words, with the remedy.
-    fn failed(&self, error: io::Error) -> InstanceError {
-        let words = match error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>()) {
-            Some(refused) => refused.words.clone(),
-            None => return self.address.failed("Redis", error),
-        };
-        let remedy = match words.split(' ').next().unwrap_or_default() {
-            "NOAUTH" => "give the agent a user and a password file",
-            "WRONGPASS" => "correct the agent's user or its password file",
-            "NOPERM" => {
-                "allow its user `+info +config|set +monitor +randomkey +select +object|idletime \
-                 +memory|usage` and the keys `~*`"
-            }
-            "LOADING" | "BUSY" | "MASTERDOWN" => "wait",
-            _ => "see that the server lets its clients use this command",
-        };
-        InstanceError::because(format!("Redis at {} refuses the agent; {remedy}", self.address), error)
-    }
-}
-
-/// Sends a command and reads its answer. An error of the server is an error.
-fn ask(wire: &mut Wire, words: &[&[u8]], deadline: Deadline) -> io::Result<Reply> {
-    let mut bytes = Vec::new();
-    reply::compose(words, &mut bytes);
-    wire.send(&bytes, deadline)?;
-    let answer = reply::read(wire, deadline)?;
-    match answer {
-        // The password is not repeated.
-        Reply::Error(_) => {
-            Err(refused(&String::from_utf8_lossy(words.first().unwrap_or(&&b""[..])), &answer))
-        }
-        _ => Ok(answer),
-    }
-}
-
-fn refused(command: &str, answer: &Reply) -> io::Error {
-    io::Error::other(Refused { command: command.to_owned(), words: answer.shown() })
-}
-
-fn read_password(path: &PathBuf) -> io::Result<Vec<u8>> {
-    use io::Read;
-    let file = |error: io::Error| {
-        io::Error::new(error.kind(), format!("the password file {} cannot be read: {error}", path.display()))
-    };
-    let mut password = Vec::new();
-    std::fs::File::open(path).map_err(file)?.take(PASSWORD).read_to_end(&mut password).map_err(file)?;
-    let end = password.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
-    password.truncate(end);
-    Ok(password)
-}
-
-fn is_closed(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
 impl Redis {

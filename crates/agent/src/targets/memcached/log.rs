@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ts=1795967049.857025 gid=2 type=item_get key=a status=found clsid=1 cfd=24 size=5
-//! ts=1795967049.857035 gid=3 type=item_store key=a status=stored cmd=set ttl=0 clsid=1 cfd=24 size=5
+//! ts=1795967049.8573 gid=3 type=item_store key=a status=stored cmd=set ttl=0 clsid=1 cfd=24 size=5
 //! [skipped: 17]
 //! ```
 //!

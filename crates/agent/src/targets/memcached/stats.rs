@@ -5,7 +5,12 @@ use std::io;
 
 use super::super::wire::{Deadline, Wire, garbled};
 use super::log::number;
-use super::{CLASSES, LINE, MIB, shown};
+
+pub(super) const MIB: u64 = 1 << 20;
+/// Bytes of a line of an answer.
+pub(super) const LINE: usize = 4096;
+/// memcached's classes are numbered below this.
+pub(super) const CLASSES: usize = 64;
 
 /// Lines of an answer: `stats slabs` has 14 for each of 63 classes.
 const LINES: usize = 4096;
@@ -49,7 +54,7 @@ pub(super) fn next_to_shrink(classes: &mut [SlabClass]) -> Option<&mut SlabClass
     })
 }
 
-/// What memcached says of itself.
+/// The statistics of a memcached.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Figures {
     pub(super) version: String,
@@ -160,4 +165,9 @@ fn class(number: u8, slabs: &Table, items: &Table) -> Option<SlabClass> {
         used: of("used_chunks")?,
         age: age as f64,
     })
+}
+
+/// A line of an answer, for an error message.
+pub(super) fn shown(line: &[u8]) -> String {
+    format!("`{}`", line.get(..line.len().min(100)).unwrap_or_default().escape_ascii())
 }

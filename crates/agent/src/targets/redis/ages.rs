@@ -27,7 +27,7 @@ pub(super) struct Age {
     pub(super) bytes: u64,
 }
 
-/// What is known of a server besides ages.
+/// The figures of a server besides ages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rates {
     /// All keys.

@@ -5,7 +5,7 @@ use std::io;
 
 use super::super::wire::garbled;
 
-/// What a Redis or Valkey says of itself.
+/// The figures of a Redis or Valkey.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Info {
     /// `redis` or `valkey`.

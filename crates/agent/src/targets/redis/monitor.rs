@@ -219,7 +219,7 @@ struct Word<'a> {
     text: &'a [u8],
     /// Its bytes, without escapes.
     len: usize,
-    /// Whether its end is missing.
+    /// True if its end is missing.
     is_cut: bool,
 }
 

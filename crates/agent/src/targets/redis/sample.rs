@@ -12,8 +12,10 @@ use super::super::background::{Backoff, Stop};
 use super::super::learn::Sampling;
 use super::super::wire::{Deadline, PATIENCE, Wire};
 use super::ages::{self, Age, Rates};
+use super::client::{Client, refused};
 use super::info::Info;
-use super::{Caused, Client, Learnt, refused, reply};
+use super::learnt::{Caused, Learnt};
+use super::reply;
 use crate::Nanos;
 
 /// Keys that are asked for at once: each such batch keeps the server from other work for some tens

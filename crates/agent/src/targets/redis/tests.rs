@@ -1,3 +1,4 @@
+use super::client::read_password;
 use super::*;
 
 fn curve(points: &[(u64, f64)]) -> MissRatioCurve {

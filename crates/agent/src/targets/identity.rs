@@ -1,0 +1,34 @@
+//! The name of a target, and its bounds, as its settings say.
+
+use control::amounts;
+use control::v1::Amount;
+
+/// The name of an instance, its machine, and its bounds.
+#[derive(Debug)]
+pub(super) struct Identity {
+    pub(super) name: String,
+    pub(super) node: String,
+    pub(super) least: Option<u64>,
+    pub(super) most: Option<u64>,
+}
+
+impl Identity {
+    /// The most that it can have; nothing if there is no bound.
+    pub(super) fn most(&self) -> Vec<Amount> {
+        self.most.map(amounts::of_memory).unwrap_or_default()
+    }
+
+    /// The least that it can have, given the least of the server.
+    pub(super) fn least(&self, of_server: u64) -> Vec<Amount> {
+        amounts::of_memory(self.least.unwrap_or(0).max(of_server))
+    }
+}
+
+/// The name of this machine; `localhost` if it has none.
+pub(super) fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "localhost".to_owned(),
+        name => name.to_owned(),
+    }
+}
