@@ -8,7 +8,7 @@
 //! more than its limit: some 6 ms for each MiB, and at most [`RELEASE`] in one call; the next calls
 //! go on. The items of such a page are lost, unless their class has free chunks for them. Each
 //! class keeps one page. A memcached that was started with `-o no_slab_reassign` or `-L` cannot be
-//! shrunk, and says so.
+//! shrunk: [`Instance::resize`] says so.
 //!
 //! *In use* is `total_malloced`: the pages of the slabs, which are all that the limit counts. The
 //! hash table (`hash_bytes`) and the buffers of connections come on top.
@@ -70,6 +70,8 @@ pub(super) struct Memcached {
     wire: Option<Wire>,
     learnt: Arc<Mutex<Learnt>>,
     granted: Option<u64>,
+    /// Memory that cannot be freed, as of the last look.
+    stuck: u64,
     _background: Background,
 }
 
@@ -94,15 +96,15 @@ impl Memcached {
         let name = format!("memcached at {address}");
         let background =
             Background::start("watch", move |stop| read_in_windows(stop, &sampling, &name, watcher))?;
-        Ok(Self { address, identity, wire: None, learnt, granted: None, _background: background })
+        Ok(Self { address, identity, wire: None, learnt, granted: None, stuck: 0, _background: background })
     }
 
     /// Runs `work` on the connection, which is opened if there is none, and closed on an error.
     fn talk<T>(
         &mut self,
+        deadline: Deadline,
         work: impl FnOnce(&mut Wire, Deadline) -> io::Result<T>,
     ) -> Result<T, InstanceError> {
-        let deadline = Deadline::after(PATIENCE);
         let mut wire = match self.wire.take() {
             Some(wire) => wire,
             None => self.address.connect(deadline).map_err(|error| self.failed(error))?,
@@ -120,10 +122,10 @@ impl Memcached {
         InstanceError::new(format!("memcached at {}: {what}", self.address))
     }
 
-    fn figures(&mut self) -> Result<Figures, InstanceError> {
-        let figures = match self.talk(Figures::ask) {
+    fn figures(&mut self, deadline: Deadline) -> Result<Figures, InstanceError> {
+        let figures = match self.talk(deadline, Figures::ask) {
             // The connection may have been closed since the last call, as by a restart.
-            Err(error) if is_closed(&error) => self.talk(Figures::ask)?,
+            Err(error) if is_closed(&error) => self.talk(deadline, Figures::ask)?,
             figures => figures?,
         };
         if !figures.evicts {
@@ -134,13 +136,13 @@ impl Memcached {
 
     /// Has pages released, as long as memcached has more than its limit and there is time. Returns
     /// whether it released one.
-    fn release(&mut self, figures: &Figures) -> Result<bool, InstanceError> {
+    fn release(&mut self, figures: &Figures, deadline: Deadline) -> Result<bool, InstanceError> {
         let over = figures.malloced.saturating_sub(figures.limit);
         if over == 0 || !figures.reassigns {
             return Ok(false);
         }
         let classes = figures.classes.clone();
-        self.talk(|wire, deadline| release_pages(wire, classes, over.div_ceil(MIB), deadline))
+        self.talk(deadline, |wire, deadline| release_pages(wire, classes, over.div_ceil(MIB), deadline))
     }
 
     /// Tells the learner how large the cache is, and asks for the curve.
@@ -165,10 +167,12 @@ impl Memcached {
 
 impl Instance for Memcached {
     fn look(&mut self) -> Result<Look, InstanceError> {
-        let mut figures = self.figures()?;
-        if self.release(&figures)? {
-            figures = self.figures()?;
+        let deadline = Deadline::after(PATIENCE);
+        let mut figures = self.figures(deadline)?;
+        if self.release(&figures, deadline)? {
+            figures = self.figures(deadline)?;
         }
+        self.stuck = if figures.reassigns { 0 } else { figures.malloced };
         let least = self.identity.least(LEAST);
         let used = amounts::of_memory(figures.malloced);
         let pool = PoolReport {
@@ -221,13 +225,14 @@ impl Instance for Memcached {
             )));
         }
         let command = format!("cache_memlimit {}\r\n", limit / MIB);
+        let deadline = Deadline::after(PATIENCE);
         let ask = |wire: &mut Wire, deadline| {
             wire.send(command.as_bytes(), deadline)?;
             wire.line(LINE, deadline)
         };
-        let answer = match self.talk(ask) {
+        let answer = match self.talk(deadline, ask) {
             // Setting the same limit twice does no harm.
-            Err(error) if is_closed(&error) => self.talk(ask)?,
+            Err(error) if is_closed(&error) => self.talk(deadline, ask)?,
             answer => answer?,
         };
         if answer != b"OK" {
@@ -238,6 +243,12 @@ impl Instance for Memcached {
                 "see that it is memcached 1.6, and that this user may set its limit"
             };
             return Err(self.refused(&format!("it answered {words} to {}; {remedy}", command.trim_end())));
+        }
+        if limit < self.stuck {
+            return Err(self.refused(
+                "it grows no further, but frees nothing, as it was started with -o no_slab_reassign; \
+                 start it without",
+            ));
         }
         Ok(())
     }

@@ -46,7 +46,7 @@ use self::reply::Reply;
 use super::background::{Background, Reports, read_in_windows};
 use super::identity::Identity;
 use super::learn::{self, Learner, RedisLearning, Sampling};
-use super::wire::{Address, Deadline, Feed};
+use super::wire::{Address, Deadline, Feed, PATIENCE};
 use crate::{Instance, InstanceError, Look};
 
 const MIB: u64 = 1 << 20;
@@ -103,8 +103,8 @@ impl Redis {
         })
     }
 
-    fn info(&mut self) -> Result<Info, InstanceError> {
-        let info = self.client.info().map_err(|error| self.client.failed(error))?;
+    fn info(&mut self, deadline: Deadline) -> Result<Info, InstanceError> {
+        let info = self.client.info(deadline).map_err(|error| self.client.failed(error))?;
         let problem = if info.is_replica {
             "is a replica, whose memory follows that of its primary; give the agent the primary's address"
         } else if info.policy == "noeviction" {
@@ -172,7 +172,7 @@ fn join(
 
 impl Instance for Redis {
     fn look(&mut self) -> Result<Look, InstanceError> {
-        let info = self.info()?;
+        let info = self.info(Deadline::after(PATIENCE))?;
         let (reads, misses) = self.learnt.lock().caused.without(&info);
         let measured = if reads > 0 { misses as f64 / reads as f64 } else { 1.0 };
         let least = self.identity.least(Self::least(&info));
@@ -220,7 +220,8 @@ impl Instance for Redis {
             return Ok(());
         }
         // The policy may have been changed since: then nothing is set.
-        let info = self.info()?;
+        let deadline = Deadline::after(PATIENCE);
+        let info = self.info(deadline)?;
         let least = self.identity.least.unwrap_or(0).max(Self::least(&info));
         let most = self.identity.most.unwrap_or(u64::MAX);
         if !(least..=most).contains(&limit) {
@@ -231,7 +232,7 @@ impl Instance for Redis {
         }
         let bytes = limit.to_string();
         let words: [&[u8]; 4] = [b"CONFIG", b"SET", b"maxmemory", bytes.as_bytes()];
-        let set = self.client.talk(|wire, deadline| match ask(wire, &words, deadline)? {
+        let set = self.client.talk(deadline, |wire, deadline| match ask(wire, &words, deadline)? {
             Reply::Simple(ok) if ok == b"OK" => Ok(()),
             other => Err(refused("CONFIG SET maxmemory", &other)),
         });

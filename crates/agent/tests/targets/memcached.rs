@@ -12,8 +12,13 @@ use crate::support::{Client, MIB, Server, Zipf, always, curve_of, failure, holdi
 
 /// Starts one, if there is one.
 fn memcached(megabytes: u32) -> Option<Server> {
+    memcached_with(megabytes, &[])
+}
+
+fn memcached_with(megabytes: u32, more: &[&str]) -> Option<Server> {
     let megabytes = megabytes.to_string();
     let mut arguments = vec!["-l", "127.0.0.1", "-U", "0", "-t", "2", "-m", &megabytes];
+    arguments.extend(more);
     if rustix::process::geteuid().is_root() {
         arguments.extend(["-u", "root"]);
     }
@@ -105,6 +110,27 @@ fn a_limit_is_set_and_memory_is_freed() {
     let error = instance.resize(&amounts::of_memory(7 * MIB), &[]).expect_err("too little").to_string();
     assert!(error.contains("outside of its bounds, 8388608 to"), "{error}");
     instance.resize(&[], &[]).expect("nothing to do");
+}
+
+#[test]
+fn memory_that_cannot_be_freed_is_an_error() {
+    let cases = [
+        (&["-o", "no_slab_reassign"][..], "-o no_slab_reassign; start it without"),
+        (&["-M"][..], "-M and evicts nothing"),
+    ];
+    for (more, remedy) in cases {
+        let Some(server) = memcached_with(64, more) else { return };
+        let mut client = Client::new(server.address);
+        for key in 0..15 {
+            client.send(&format!("set {key} 0 0 1000000 noreply\r\n{}\r\n", "x".repeat(1_000_000)));
+        }
+        assert_eq!(client.ask("mn"), "MN");
+        let mut instance = agent(&server);
+        let looked = instance.look();
+        let set = instance.resize(&amounts::of_memory(9 * MIB), &[]);
+        let error = looked.map(|_| ()).and(set).expect_err(remedy).to_string();
+        assert!(error.contains(remedy), "{error}");
+    }
 }
 
 #[test]

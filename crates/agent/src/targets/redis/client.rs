@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::super::wire::{Address, Deadline, PATIENCE, Wire};
+use super::super::wire::{Address, Deadline, Wire};
 use super::info::Info;
 use super::reply::{self, Reply};
 use crate::InstanceError;
@@ -58,9 +58,9 @@ impl Client {
     /// have been closed by the server since: then it is tried once more on a new one.
     pub(super) fn talk<T>(
         &mut self,
+        deadline: Deadline,
         mut work: impl FnMut(&mut Wire, Deadline) -> io::Result<T>,
     ) -> io::Result<T> {
-        let deadline = Deadline::after(PATIENCE);
         if let Some(mut wire) = self.wire.take() {
             match work(&mut wire, deadline) {
                 Ok(done) => {
@@ -77,8 +77,8 @@ impl Client {
         Ok(done)
     }
 
-    pub(super) fn info(&mut self) -> io::Result<Info> {
-        self.talk(|wire, deadline| match ask(wire, &[b"INFO"], deadline)? {
+    pub(super) fn info(&mut self, deadline: Deadline) -> io::Result<Info> {
+        self.talk(deadline, |wire, deadline| match ask(wire, &[b"INFO"], deadline)? {
             Reply::Bulk(Some(text)) => Info::parse(&text),
             other => Err(refused("INFO", &other)),
         })

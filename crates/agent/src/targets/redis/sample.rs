@@ -86,7 +86,7 @@ impl Sampler {
     }
 
     fn sample(&mut self, stop: &Stop) -> io::Result<()> {
-        let info = self.client.info()?;
+        let info = self.client.info(Deadline::after(PATIENCE))?;
         if info.policy.contains("lfu") {
             return Err(io::Error::other("under an LFU policy, Redis has no idle times"));
         }
@@ -99,7 +99,10 @@ impl Sampler {
                 let batch = left.min(BATCH);
                 left -= batch;
                 let begun = Clock::System.monotonic_nanos();
-                let (ages, hits, misses) = self.client.talk(|wire, _| ask_ages(wire, database, batch))?;
+                let (ages, hits, misses) =
+                    self.client.talk(Deadline::after(PATIENCE), |wire, deadline| {
+                        ask_ages(wire, database, batch, deadline)
+                    })?;
                 sample.extend(ages);
                 self.cause(hits, misses);
                 let took = Clock::System.monotonic_nanos().saturating_sub(begun);
@@ -170,8 +173,12 @@ impl Sampler {
 
 /// Asks for `count` random keys of a database, and for the idle times and sizes of these. Returns
 /// them, with the hits and misses that this caused.
-fn ask_ages(wire: &mut Wire, database: u32, count: usize) -> io::Result<(Vec<Age>, u64, u64)> {
-    let deadline = Deadline::after(PATIENCE);
+fn ask_ages(
+    wire: &mut Wire,
+    database: u32,
+    count: usize,
+    deadline: Deadline,
+) -> io::Result<(Vec<Age>, u64, u64)> {
     let mut bytes = Vec::new();
     reply::compose(&[b"SELECT", database.to_string().as_bytes()], &mut bytes);
     (0..count).for_each(|_| reply::compose(&[b"RANDOMKEY"], &mut bytes));

@@ -48,7 +48,7 @@ fn against(answer: &'static [u8]) -> String {
     });
     let address = Address { host: "127.0.0.1".to_owned(), port };
     let mut client = Client::new(address, Login { user: None, password_file: None });
-    let error = client.info().expect_err("an error");
+    let error = client.info(Deadline::after(PATIENCE)).expect_err("an error");
     server.expect("a thread").join().expect("a server");
     crate::agent::words(&client.failed(error))
 }
