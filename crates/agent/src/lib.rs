@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+pub mod command;
 mod duty;
 mod instance;
 mod report;

@@ -59,22 +59,9 @@ fn is_like(before: &Option<Curve>, now: &Option<Curve>) -> bool {
     let (Some(before), Some(now)) = (before, now) else { return before.is_none() == now.is_none() };
     let (Ok(a), Ok(b)) = (curve::read(before), curve::read(now)) else { return false };
     let near = |points: &[(u64, f64)], of: &[(u64, f64)]| {
-        points.iter().all(|&(size, missed)| (missed - at(of, size)).abs() <= LIKE)
+        points.iter().all(|&(size, missed)| (missed - curve::miss_ratio(of, size)).abs() <= LIKE)
     };
     near(&a, &b) && near(&b, &a)
-}
-
-/// The miss ratio at a size, as curves are read: linear between points, flat beyond the last, and 1
-/// at size 0.
-fn at(points: &[(u64, f64)], size: u64) -> f64 {
-    let next = points.partition_point(|point| point.0 < size);
-    let before = next.checked_sub(1).map_or((0, 1.0), |i| points[i]);
-    let Some(&after) = points.get(next) else { return before.1 };
-    let span = after.0.saturating_sub(before.0);
-    if span == 0 {
-        return after.1;
-    }
-    before.1 + (after.1 - before.1) * (size.saturating_sub(before.0) as f64 / span as f64)
 }
 
 #[cfg(test)]

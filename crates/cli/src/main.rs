@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod bench;
 mod orchestrate;
 
@@ -52,6 +53,12 @@ enum Command {
     /// Show the miss-ratio curve of a trace: the misses of a cache of any size, the sizes at which
     /// more memory helps, and those at which only much more memory helps.
     Curve(Box<::bench::command::curve::CurveArgs>),
+    /// Show what a memcached, Redis or Valkey server would miss with other memory, or have an
+    /// orchestrator lead it.
+    ///
+    /// The server stays as it is: the agent asks it as any client can. docs/agents.md says what
+    /// that costs the server.
+    Agent(::agent::command::AgentArguments),
     /// Divide the memory of a machine, or of several, between cache servers, by their agents.
     ///
     /// Servers register here if their configuration names this orchestrator
@@ -132,7 +139,8 @@ impl Command {
             Self::Config(ConfigCommand::Check(_) | ConfigCommand::Print { .. }) => true,
             Self::Bench(command) => command.only_prints(),
             Self::Serve(_) | Self::Demo(_) | Self::Config(_) | Self::Top(_) => false,
-            Self::Tenant(_) | Self::Health(_) | Self::Orchestrate(_) | Self::Fleet(_) => false,
+            Self::Tenant(_) | Self::Health(_) => false,
+            Self::Agent(_) | Self::Orchestrate(_) | Self::Fleet(_) => false,
         }
     }
 }
@@ -162,6 +170,7 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate::command::simulate(&arguments).map_err(|e| format!("{e:#}")),
         Command::Curve(args) => ::bench::command::curve::execute(&args, &mut std::io::stdout().lock())
             .map_err(|e| format!("{e:#}")),
+        Command::Agent(arguments) => agent::run(&arguments),
         Command::Orchestrate(arguments) => orchestrate::run(&arguments),
         Command::Fleet(command) => command.execute().map(|text| say(&text)),
         Command::Inspect(arguments) => arguments.report().map(|text| say(&text)),

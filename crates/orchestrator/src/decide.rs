@@ -16,6 +16,9 @@ const GROWTH_PART: u64 = 32;
 /// A pool has filled what it has if all but one byte in this many is used; until one has, nothing
 /// is decided.
 const FILLED_PART: u64 = 8;
+/// A pool of which nothing is known has at least one byte in this many, and then up to twice what it
+/// has filled.
+const BEGIN_PART: u64 = 64;
 /// A prediction is compared with what came if the pool had its grant but for one byte in this many.
 const NEAR_PART: u64 = 16;
 
@@ -214,11 +217,15 @@ fn fit_floors(view: &mut View) -> Vec<String> {
     )]
 }
 
-/// Gives pools whose curve is not known their shares by weight, and no policy may change that.
+/// Gives pools whose curve is not known their shares by weight, as far as they will soon fill them,
+/// and no policy may change that.
 fn pin_unknown(view: &mut View, known: &[bool], weights: &[f64]) {
     let shares = partition::shares(view, weights);
+    let least = view.memory / BEGIN_PART;
     for ((pool, share), _) in view.pools.iter_mut().zip(shares).zip(known).filter(|(_, known)| !**known) {
-        (pool.floor, pool.ceiling) = (share.memory, share.memory);
+        let soon = pool.used.saturating_mul(2).max(least).max(pool.floor);
+        let size = share.memory.min(soon);
+        (pool.floor, pool.ceiling) = (size, size);
     }
 }
 

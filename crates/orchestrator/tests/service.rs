@@ -24,11 +24,19 @@ struct Cache {
     appetite: u64,
     limit: Arc<Mutex<u64>>,
     reads: u64,
+    /// Nobody reads or stores, so that nothing is known of it.
+    is_idle: bool,
 }
 
 impl Cache {
     fn new(name: &'static str, appetite: u64) -> Self {
-        Self { name, appetite: appetite * MIB, limit: Arc::new(Mutex::new(4 * MIB)), reads: 0 }
+        Self {
+            name,
+            appetite: appetite * MIB,
+            limit: Arc::new(Mutex::new(4 * MIB)),
+            reads: 0,
+            is_idle: false,
+        }
     }
 
     fn limit(&self) -> u64 {
@@ -39,8 +47,8 @@ impl Cache {
 impl Instance for Cache {
     fn look(&mut self) -> Result<Look, InstanceError> {
         let limit = self.limit();
-        let used = limit.min(self.appetite);
-        self.reads += 1_000;
+        let used = if self.is_idle { 0 } else { limit.min(self.appetite) };
+        self.reads += if self.is_idle { 0 } else { 1_000 };
         let points = [(self.appetite / 2, 0.5), (self.appetite, 0.0)];
         let pool = PoolReport {
             id: 1,
@@ -49,7 +57,7 @@ impl Instance for Cache {
             weight: 1.0,
             reads: self.reads,
             misses: (self.reads as f64 * (1.0 - used as f64 / self.appetite as f64)) as u64,
-            curve: Some(v1::Curve { samples: 1e4, ..control::curve::write(points) }),
+            curve: (!self.is_idle).then(|| v1::Curve { samples: 1e4, ..control::curve::write(points) }),
             ..PoolReport::default()
         };
         let instance = v1::Instance {
@@ -192,4 +200,17 @@ fn nobody_speaks_without_the_token() {
     let refused = ureq::get(format!("http://{admin}/fleet.json")).call().expect_err("no token");
     assert!(matches!(refused, ureq::Error::StatusCode(401)), "{refused}");
     assert!(ureq::get(format!("http://{admin}/healthz")).call().is_ok());
+}
+
+#[test]
+fn a_server_that_nobody_uses_leaves_its_memory_to_others() {
+    let access = Access::default();
+    let orchestrator = orchestrator("127.0.0.1:0", None, &access);
+    let address = orchestrator.address().to_string();
+    let idle = Cache { is_idle: true, ..Cache::new("idle", 200) };
+    let busy = Cache::new("busy", 200);
+    let agents = [&idle, &busy].map(|cache| agent(cache, &address, &access));
+    until("the busy one's growth", || busy.limit() > 48 * MIB);
+    assert!(idle.limit() < 10 * MIB);
+    drop(agents);
 }

@@ -184,6 +184,10 @@ impl Instance for Box<dyn Instance> {
     fn resize(&mut self, limits: &[Amount], grants: &[PoolGrant]) -> Result<(), InstanceError> {
         (**self).resize(limits, grants)
     }
+
+    fn set_led(&mut self, is_led: bool) {
+        (**self).set_led(is_led);
+    }
 }
 
 /// Splits `host`, `host:port` or `[host]:port`.

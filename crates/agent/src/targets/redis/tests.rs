@@ -50,7 +50,7 @@ fn against(answer: &'static [u8]) -> String {
     let mut client = Client::new(address, Login { user: None, password_file: None });
     let error = client.info(Deadline::after(PATIENCE)).expect_err("an error");
     server.expect("a thread").join().expect("a server");
-    crate::agent::words(&client.failed(error))
+    control::access::causes(&client.failed(error))
 }
 
 #[test]

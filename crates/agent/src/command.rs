@@ -1,0 +1,209 @@
+//! `millpond agent`.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use base::{ByteSize, Clock};
+use clap::Args;
+use control::access::{Access, AccessArguments, causes};
+use control::{amounts, curve};
+
+use crate::instance::{Instance, Look};
+use crate::service::{Service, ServiceConfig};
+use crate::targets::{RedisLearning, Sampling, Target, TargetSettings};
+
+/// Flags of `millpond agent`.
+#[derive(Clone, Debug, Args)]
+pub struct AgentArguments {
+    /// The server: memcached://HOST:PORT, redis://[USER@]HOST:PORT or valkey://[USER@]HOST:PORT
+    #[arg(long, value_name = "URL", env = "MILLPOND_AGENT_TARGET")]
+    pub target: String,
+    /// An orchestrator, HOST:PORT; can be given several times. Without one, what the server has and
+    /// its curve are printed, and nothing is changed
+    #[arg(long, value_name = "HOST:PORT", env = "MILLPOND_AGENT_ORCHESTRATORS", value_delimiter = ',')]
+    pub orchestrator: Vec<String>,
+    /// The name of the server among all of the orchestrator [default: its host and port]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// The machine whose memory the server takes [default: this one's name]
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+    /// The least memory that the orchestrator leaves the server [default: what the server needs]
+    #[arg(long, value_name = "SIZE")]
+    pub least: Option<ByteSize>,
+    /// The most memory that the server can have [default: any]
+    #[arg(long, value_name = "SIZE")]
+    pub most: Option<ByteSize>,
+    /// Redis and Valkey: a file with the password
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    /// Redis and Valkey: the source of the curve, which is `ages` (idle times of a sample of keys),
+    /// `monitor` (MONITOR, in windows) or `both`
+    #[arg(long, value_name = "WAY", default_value = "both", value_parser = learning)]
+    pub learn: RedisLearning,
+    /// The time for which the server reports its accesses, again and again; 0 is never
+    #[arg(long, value_name = "SECS", default_value_t = Sampling::default().window.as_secs_f64())]
+    pub window_secs: f64,
+    /// The time between two such windows
+    #[arg(long, value_name = "SECS", default_value_t = Sampling::default().pause.as_secs_f64())]
+    pub pause_secs: f64,
+    /// The address at which the orchestrator reaches the agent; port 0 is any free one
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// That address as the orchestrator sees it [default: --listen]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub advertise: Option<String>,
+    /// Without an orchestrator: the seconds between two reports
+    #[arg(long, value_name = "SECS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub every_secs: u64,
+    /// Without an orchestrator: ends after this many reports
+    #[arg(long, value_name = "N")]
+    pub reports: Option<u64>,
+    /// Without an orchestrator: prints JSON, a line for each report
+    #[arg(long)]
+    pub json: bool,
+    /// The credentials
+    #[command(flatten)]
+    pub access: AccessArguments,
+}
+
+fn learning(text: &str) -> Result<RedisLearning, String> {
+    match text {
+        "ages" => Ok(RedisLearning::Ages),
+        "monitor" => Ok(RedisLearning::Monitor),
+        "both" => Ok(RedisLearning::Both),
+        _ => Err("write ages, monitor or both".to_owned()),
+    }
+}
+
+impl AgentArguments {
+    /// Opens the server.
+    ///
+    /// # Errors
+    /// In words, if the address or a setting is wrong, or the server cannot be led.
+    pub fn open(&self) -> Result<Box<dyn Instance>, String> {
+        let target = Target::parse(&self.target).map_err(|error| error.to_string())?;
+        let secs = |what: &str, secs: f64| {
+            std::time::Duration::try_from_secs_f64(secs).map_err(|error| format!("{what} {secs}: {error}"))
+        };
+        let sampling = Sampling {
+            window: secs("--window-secs", self.window_secs)?,
+            pause: secs("--pause-secs", self.pause_secs)?,
+            redis: self.learn,
+            ..Sampling::default()
+        };
+        let settings = TargetSettings {
+            name: self.name.clone(),
+            node: self.node.clone(),
+            least: self.least.map(ByteSize::as_u64),
+            most: self.most.map(ByteSize::as_u64),
+            password_file: self.password_file.clone(),
+            sampling,
+        };
+        target.open(settings).map_err(|error| causes(&error))
+    }
+
+    /// Starts an agent that orchestrators lead.
+    ///
+    /// # Errors
+    /// In words, as [`Self::open`], or if the address cannot be listened on.
+    pub fn start(&self) -> Result<Service, String> {
+        let access = Access::read(&self.access.files()).map_err(|error| causes(&error))?;
+        let config = ServiceConfig {
+            listen: self.listen,
+            advertise: self.advertise.clone(),
+            orchestrators: self.orchestrator.clone(),
+        };
+        let instance = self.open()?;
+        Service::start(config, access, instance, Clock::System).map_err(|error| causes(&error))
+    }
+}
+
+/// Parts of the present memory for which a report says what the server would miss.
+const PARTS: [f64; 7] = [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0];
+
+/// What a server has and misses, and what it would miss with other memory, for a terminal.
+pub fn report(look: &Look, before: Option<&Look>) -> String {
+    let mut shown = format!("{} {} {}", look.instance.kind, look.instance.version, look.instance.name);
+    let (limit, used) = (amounts::memory(&look.limits), amounts::memory(&look.used));
+    let _ = writeln!(shown, ": limit {}, in use {}", ByteSize::new(limit), ByteSize::new(used));
+    for pool in &look.pools {
+        let last = before.and_then(|before| before.pools.iter().find(|last| last.id == pool.id));
+        let since = |now: u64, last: Option<u64>| now.saturating_sub(last.unwrap_or(0));
+        let reads = since(pool.reads, last.map(|last| last.reads));
+        let misses = since(pool.misses, last.map(|last| last.misses));
+        if reads > 0 {
+            let share = misses as f64 / reads as f64 * 100.0;
+            let _ = writeln!(shown, "  missed {share:.2} % of {reads} reads");
+        }
+        let points = pool.curve.as_ref().and_then(|curve| curve::read(curve).ok());
+        match points {
+            None => shown.push_str("  its curve is not known yet\n"),
+            Some(points) => {
+                for part in PARTS {
+                    let bytes = (limit as f64 * part) as u64;
+                    let missed = curve::miss_ratio(&points, bytes) * 100.0;
+                    let _ = writeln!(
+                        shown,
+                        "  with {:>10}  {missed:>6.2} % missed",
+                        ByteSize::new(bytes).to_string()
+                    );
+                }
+            }
+        }
+    }
+    shown
+}
+
+/// The same as JSON.
+pub fn report_json(look: &Look) -> String {
+    let pools = look.pools.iter().map(|pool| {
+        let points = pool.curve.as_ref().and_then(|curve| curve::read(curve).ok()).unwrap_or_default();
+        let points: Vec<_> = points
+            .into_iter()
+            .map(|(size, missed)| serde_json::json!({ "bytes": size, "miss_ratio": missed }))
+            .collect();
+        serde_json::json!({ "name": pool.name, "reads": pool.reads, "misses": pool.misses, "curve": points })
+    });
+    let json = serde_json::json!({
+        "name": look.instance.name,
+        "kind": look.instance.kind,
+        "version": look.instance.version,
+        "limit_bytes": amounts::memory(&look.limits),
+        "used_bytes": amounts::memory(&look.used),
+        "pools": pools.collect::<Vec<_>>(),
+    });
+    format!("{json}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::v1::{Instance as Named, PoolReport};
+
+    #[test]
+    fn a_report_says_what_other_memory_would_give() {
+        let pool = PoolReport {
+            reads: 1_000,
+            misses: 400,
+            curve: Some(curve::write([(100 << 20, 0.4), (200 << 20, 0.1)])),
+            ..PoolReport::default()
+        };
+        let look = Look {
+            instance: Named { name: "a:1".to_owned(), kind: "memcached".to_owned(), ..Named::default() },
+            limits: amounts::of_memory(100 << 20),
+            used: amounts::of_memory(90 << 20),
+            pools: vec![pool],
+            ..Look::default()
+        };
+        let shown = report(&look, None);
+        for part in
+            ["limit 100MiB", "missed 40.00 % of 1000 reads", "200MiB   10.00 % missed", "150MiB   25.00 %"]
+        {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        let json: serde_json::Value = serde_json::from_str(&report_json(&look)).expect("JSON");
+        assert_eq!(json["pools"][0]["curve"][1]["bytes"], 200 << 20);
+    }
+}
