@@ -123,7 +123,8 @@ impl AgentArguments {
 /// Parts of the present memory for which a report says what the server would miss.
 const PARTS: [f64; 7] = [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0];
 
-/// What a server has and misses, and what it would miss with other memory, for a terminal.
+/// The memory and the misses of a server, and those that it would have with other memory, for a
+/// terminal.
 pub fn report(look: &Look, before: Option<&Look>) -> String {
     let mut shown = format!("{} {} {}", look.instance.kind, look.instance.version, look.instance.name);
     let (limit, used) = (amounts::memory(&look.limits), amounts::memory(&look.used));

@@ -61,8 +61,14 @@ impl Config {
                     && self.watch.curve_keys > 0
             }
         };
+        is_on.then(|| self.control_wanted())
+    }
+
+    /// The same, whether it is on or not.
+    pub fn control_wanted(&self) -> ControlConfig {
+        let control = &self.control;
         let share = |percent: u32| f64::from(percent) / 100.0;
-        is_on.then(|| ControlConfig {
+        ControlConfig {
             policy: control.policy.clone(),
             objective: match control.objective {
                 ControlObjective::Hits => Objective::Hits,
@@ -82,7 +88,7 @@ impl Config {
             dry_run: control.mode == ControlMode::DryRun,
             // Those of `watch`, within its share of the memory.
             curves: None,
-        })
+        }
     }
 
     /// A rate of tenants, by pool: what all of each have together. Without those that have none.

@@ -28,6 +28,9 @@ struct Status {
     policy: String,
     /// True if another orchestrator leads agents, so that nothing is decided.
     is_superseded: bool,
+    /// Predicted miss ratios that were compared with measured ones, and the mean difference.
+    predictions: u64,
+    prediction_error: Option<f64>,
     nodes: Vec<NodeStatus>,
 }
 
@@ -87,7 +90,10 @@ async fn check(State(shared): State<Arc<Shared>>, request: Request, next: Next) 
 
 async fn fleet(State(shared): State<Arc<Shared>>) -> Response {
     let members = shared.members();
-    let latest = shared.history().latest.clone();
+    let (latest, figures) = {
+        let history = shared.history();
+        (history.latest.clone(), history.figures)
+    };
     let (leader, is_superseded, held) = {
         let fleet = shared.fleet();
         let nodes = members.iter().map(|member| member.instance.node.clone());
@@ -107,8 +113,16 @@ async fn fleet(State(shared): State<Arc<Shared>>) -> Response {
             name,
         }
     });
-    let nodes = nodes.collect();
-    Json(Status { term: leader.term, policy: shared.policy.clone(), is_superseded, nodes }).into_response()
+    let compared = figures.predictions;
+    let status = Status {
+        term: leader.term,
+        policy: shared.policy.clone(),
+        is_superseded,
+        predictions: compared,
+        prediction_error: (compared > 0).then(|| figures.prediction_error_sum / compared as f64),
+        nodes: nodes.collect(),
+    };
+    Json(status).into_response()
 }
 
 fn instance(member: &MemberStatus) -> InstanceStatus {

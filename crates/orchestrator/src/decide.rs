@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use allocate::guard::{Guarded, Rails};
+use allocate::guard::{Aim, Guarded, Rails};
 use allocate::registry::Registered;
-use allocate::{Decision, Grant, Outcome, Place, Policy, Pool, View, partition};
+use allocate::{Decision, Demand, Place, Policy, Pool, Resource, View, partition};
 use serde::Serialize;
 
 use crate::exchange::Key;
@@ -16,8 +16,8 @@ const GROWTH_PART: u64 = 32;
 /// A pool has filled what it has if all but one byte in this many is used; until one has, nothing
 /// is decided.
 const FILLED_PART: u64 = 8;
-/// A pool of which nothing is known has at least one byte in this many, and then up to twice what it
-/// has filled.
+/// A pool of which nothing is known has at least one byte in this many, and then up to twice what
+/// it has filled.
 const BEGIN_PART: u64 = 64;
 /// A prediction is compared with what came if the pool had its grant but for one byte in this many.
 const NEAR_PART: u64 = 16;
@@ -79,7 +79,7 @@ pub struct DecidedPool {
 /// them. `memory` is what all of these members together may have.
 pub(crate) fn decide(
     policy: &mut Guarded<Registered>,
-    goes_by_curves: bool,
+    aim: Option<Aim>,
     node: &str,
     members: &mut BTreeMap<Key, Member>,
     memory: u64,
@@ -88,7 +88,8 @@ pub(crate) fn decide(
     let overhead = members.values().filter(|&member| here(member)).map(Member::overhead).sum();
     let memory_bytes = memory.saturating_sub(overhead) / GROWTH_PART * (GROWTH_PART - 1);
     let mut view = View { memory: memory_bytes, ..View::default() };
-    let (mut known, mut places) = (Vec::new(), Vec::new());
+    let (goes_by_curves, is_for_throughput) = (aim.is_some(), aim == Some(Aim::Throughput));
+    let (mut known, mut places, mut backends) = (Vec::new(), Vec::new(), Vec::new());
     policy.rails.instances.clear();
     for (i, (key, member)) in members.iter().filter(|(_, member)| here(member)).enumerate() {
         let place = Place { node: 0, instance: i as u32 };
@@ -99,6 +100,7 @@ pub(crate) fn decide(
         for (&id, pool) in &member.pools {
             view.pools.push(pool.seen(name(&key.name, &pool.report.name), place));
             known.push(pool.is_known());
+            backends.push(pool.backend_per_sec());
             places.push((key.clone(), id, pool.granted.is_some()));
         }
     }
@@ -120,6 +122,9 @@ pub(crate) fn decide(
     // An instance cannot use what another one leaves, so one that has filled what it has is enough.
     let is_filled = |pool: &Pool| pool.size > 0 && pool.used >= pool.size - pool.size / FILLED_PART;
     let is_short = view.pools.iter().any(is_filled);
+    if is_for_throughput {
+        add_backends(&mut view, &backends);
+    }
     let decision = if is_short { policy.decide(&view) } else { Decision::stay(&view) };
     let full = |pool: usize| view.pools[pool].name.clone();
     unmet.extend(decision.unmet.iter().map(|unmet| format!("{}: {}", full(unmet.pool), unmet.reason)));
@@ -152,7 +157,7 @@ fn note(
         let near = |bytes: u64| bytes.abs_diff(seen.used) <= bytes / NEAR_PART;
         let predicted = pool.expected.filter(|_| pool.granted.is_some_and(near));
         let before_bytes = pool.granted.unwrap_or(seen.size);
-        let at = |memory| Outcome::of(seen, &Grant { memory, resources: Vec::new() }).miss_ratio;
+        let at = |memory| seen.misses(memory, &[]).all;
         // The curve alone also counts what was missed while the pool filled.
         let moved = |missed: f64| (missed + at(grant.memory) - at(seen.used)).clamp(0.0, 1.0);
         pool.expected = known.then(|| pool.missed.map_or_else(|| at(grant.memory), moved));
@@ -189,6 +194,15 @@ fn without_growth(bytes: u64) -> u64 {
 
 fn name(instance: &str, pool: &str) -> String {
     if pool.is_empty() { instance.to_owned() } else { format!("{instance}/{pool}") }
+}
+
+/// Adds what the backends carry: a miss needs a unit of its pool's.
+fn add_backends(view: &mut View, backends: &[f64]) {
+    view.resources = vec![Resource { name: "backend".to_owned(), total: backends.iter().sum() }];
+    for (pool, &backend) in view.pools.iter_mut().zip(backends) {
+        pool.demands = vec![Demand { fixed: 0.0, on_miss: 1.0 }];
+        pool.grants = vec![backend];
+    }
 }
 
 /// Gives pools of equal names others: a policy tells pools apart by theirs.

@@ -392,8 +392,7 @@ impl Fleet {
                 .policies
                 .entry(node.clone())
                 .or_insert_with(|| Guarded::new(self.entry.registered(), rails));
-            let goes_by_curves = self.entry.aim.is_some();
-            decided.push(decide::decide(policy, goes_by_curves, node, &mut self.members, memory));
+            decided.push(decide::decide(policy, self.entry.aim, node, &mut self.members, memory));
         }
         let mut calls = self.repeat(now);
         calls.extend(self.advance(now));

@@ -77,6 +77,14 @@ impl PoolState {
         self.curve.is_some() && self.samples >= LEAST_SAMPLES
     }
 
+    /// The misses per second that its backend carries, as told, or else those that it had lately.
+    pub(crate) fn backend_per_sec(&self) -> f64 {
+        match finite(self.report.backend_per_sec) {
+            0.0 => self.misses_per_sec,
+            told => told,
+        }
+    }
+
     /// The pool as a policy sees it.
     pub(crate) fn seen(&self, name: String, place: Place) -> Pool {
         let unknown = || Arc::new(MissRatioCurve::uniform(Unit::Bytes, 1));

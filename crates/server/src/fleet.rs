@@ -15,7 +15,7 @@ use control::v1::{self, Amount, Curve, PoolGrant, PoolReport};
 use control::{amounts, curve};
 use frontend::shared::Shared;
 use millpond::PoolId;
-use millpond::control::{ControlConfig, Controller, PoolSurvey};
+use millpond::control::{Controller, PoolSurvey};
 
 /// The server, for its agent.
 struct Led {
@@ -75,8 +75,7 @@ impl Led {
         let least = config.fleet.least_memory.or(|| ByteSize::new(reserves));
         let engine = |error| Error::with_source(ErrorKind::Engine, "fleet", error);
         // Decides nothing, and so needs no policy but for its promises and costs.
-        let wanted = ControlConfig { curves: None, ..config.control().unwrap_or_default() };
-        let controller = Controller::new(wanted).map_err(engine)?;
+        let controller = Controller::new(config.control_wanted()).map_err(engine)?;
         let least_bytes = least.as_u64();
         Ok(Self { shared, controller, instance, numbers: HashMap::new(), last_number: 0, least_bytes })
     }

@@ -43,29 +43,29 @@ pub(super) const L3: Experiment = Experiment {
     run: |context| report(context, &Scene { promised: 0.95, ..SYNTHETIC }),
 };
 
-/// Four tenants of one server.
-struct Scene {
-    names: [&'static str; TENANTS],
-    keys: fn(&Context, usize) -> Result<Keys>,
+/// Four tenants, of one server or of a server each.
+pub(super) struct Scene {
+    pub(super) names: [&'static str; TENANTS],
+    pub(super) keys: fn(&Context, usize) -> Result<Keys>,
     /// The memory of the server.
-    memory: &'static str,
-    value_bytes: usize,
+    pub(super) memory: &'static str,
+    pub(super) value_bytes: usize,
     /// Fetches per second of each tenant's backend: few enough for the load to stay far below what
     /// the server carries.
-    backend_per_sec: f64,
+    pub(super) backend_per_sec: f64,
     /// The promise to each tenant, as a part of its throughput with equal shares; 0 = nothing, and
     /// a tenth of all memory is the least that each has.
     promised: f64,
 }
 
-const TENANTS: usize = 4;
+pub(super) const TENANTS: usize = 4;
 /// Seconds with equal shares, and with the policy; the last ones of each are measured.
-const EQUAL_SECS: u32 = 60;
-const MOVED_SECS: u32 = 180;
+pub(super) const EQUAL_SECS: u32 = 60;
+pub(super) const MOVED_SECS: u32 = 180;
 const MEASURED_SECS: usize = 30;
 
 /// P1's 80 MB for items, and what else the server needs.
-const SYNTHETIC: Scene = Scene {
+pub(super) const SYNTHETIC: Scene = Scene {
     names: ["T1", "T2", "T3", "T4"],
     keys: zipf,
     memory: "90MiB",
@@ -148,10 +148,10 @@ impl Scene {
 }
 
 /// Reads and misses per second of each tenant, second by second.
-type Course = Vec<Vec<(f64, f64)>>;
+pub(super) type Course = Vec<Vec<(f64, f64)>>;
 
 /// Watches the load for some seconds; `done` is called with the number of seconds so far.
-fn watch(load: &Load, secs: u32, mut done: impl FnMut(u32)) -> Result<Course> {
+pub(super) fn watch(load: &Load, secs: u32, mut done: impl FnMut(u32)) -> Result<Course> {
     let mut course = Vec::new();
     let mut before = load.counts()?;
     for second in 1..=secs {
@@ -221,7 +221,8 @@ fn judge_promises(report: &mut Report, moved: &Course, promises: &[f64]) {
     );
 }
 
-fn tell(
+/// Checks the throughput, the bounds and the predictions, and adds the course to the report.
+pub(super) fn tell(
     report: &mut Report,
     scene: &Scene,
     (equal, moved): (&Course, &Course),

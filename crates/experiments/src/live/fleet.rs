@@ -1,0 +1,135 @@
+//! Four servers of a tenant each, which an orchestrator leads by their agents: the paper's several
+//! instances (L4). First with equal memory and without an orchestrator, then with one.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use base::ByteSize;
+use serde_json::{Value, json};
+use trial::lookaside::{Load, Tenant};
+use trial::served::Served;
+
+use super::tenants::{EQUAL_SECS, MOVED_SECS, SYNTHETIC, Scene, TENANTS, tell, watch};
+use crate::report::{Criterion, Report};
+use crate::{Context, Experiment, HOLPACA};
+
+/// P1 with four servers.
+pub(super) const L4: Experiment = Experiment {
+    name: "L4",
+    paper: HOLPACA,
+    figure: "figure 6, synthetic, live",
+    title: "the throughput of four servers grows as an orchestrator moves memory between them",
+    run: |context| {
+        let mut report = Report::new();
+        if let Err(error) = measure(context, &SYNTHETIC, &mut report) {
+            report.check(Criterion::holds("it runs", false, format!("{error:#}"), "no error"));
+        }
+        report
+    },
+};
+
+/// The time in which an orchestrator must answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An orchestrator as a process. Dropping it kills it.
+struct Orchestrated {
+    child: Child,
+    admin: String,
+    http: ureq::Agent,
+}
+
+impl Orchestrated {
+    fn start(listen: u16, memory: ByteSize) -> Result<Self> {
+        let admin = format!("127.0.0.1:{}", free_port()?);
+        let child = Command::new(Served::own_program()?)
+            .args(["orchestrate", "--policy", "exact-throughput", "--least-share-percent", "40"])
+            .args(["--listen", &format!("127.0.0.1:{listen}"), "--admin", &admin])
+            .args(["--memory", &memory.exact()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("starting an orchestrator")?;
+        let http = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build().new_agent();
+        Ok(Self { child, admin, http })
+    }
+
+    fn fleet(&self) -> Result<Value> {
+        let mut answer = self.http.get(format!("http://{}/fleet.json", self.admin)).call()?;
+        serde_json::from_str(&answer.body_mut().read_to_string()?).context("reading /fleet.json")
+    }
+}
+
+impl Drop for Orchestrated {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that is free now.
+fn free_port() -> Result<u16> {
+    let socket = TcpListener::bind("127.0.0.1:0").context("finding a free port")?;
+    Ok(socket.local_addr()?.port())
+}
+
+fn config(scene: &Scene, name: &str, memory: ByteSize, orchestrator: u16) -> String {
+    format!(
+        "memory = \"{}\"\nmax_memory = \"1GiB\"\nthreads = 1\n[watch]\nhot_keys = 0\ncurve_keys = 1024\n\
+         curve_one_in = 8\n[fleet]\norchestrators = [\"127.0.0.1:{orchestrator}\"]\nname = \"{name}\"\nnode = \"here\"\n\
+         [[tenant]]\nname = \"{name}\"\nbackend_per_sec = {:.0}\n[[listener]]\nname = \"{name}\"\ntenant = \"{name}\"\n",
+        memory.exact(),
+        scene.backend_per_sec
+    )
+}
+
+fn measure(context: &Context, scene: &Scene, report: &mut Report) -> Result<()> {
+    let memory: ByteSize = scene.memory.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
+    let port = free_port()?;
+    let each = ByteSize::new(memory.as_u64() / TENANTS as u64);
+    let served = scene.names.iter().map(|name| {
+        let config = config(scene, name, each, port);
+        Served::start(&Served::own_program()?, &config)
+    });
+    let served: Vec<Served> = served.collect::<Result<_>>()?;
+    let tenants = scene.names.iter().zip(&served).zip(0..).map(|((name, served), number)| {
+        let (keys, backend_per_sec) = ((scene.keys)(context, number)?, scene.backend_per_sec);
+        let tenant = Tenant { name, keys, value_bytes: scene.value_bytes, backend_per_sec };
+        Ok((tenant, served.address(name)?))
+    });
+    let load = Load::start(tenants.collect::<Result<_>>()?)?;
+    let all = f64::from(EQUAL_SECS + MOVED_SECS);
+    let equal = watch(&load, EQUAL_SECS, |second| context.progress(f64::from(second) / all))?;
+    let orchestrator = Orchestrated::start(port, memory)?;
+    let mut most_held = 0.0_f64;
+    let moved = watch(&load, MOVED_SECS, |second| {
+        context.progress(f64::from(EQUAL_SECS + second) / all);
+        // It may not have begun to listen.
+        let fleet = orchestrator.fleet().unwrap_or_default();
+        let held = fleet["nodes"][0]["held_bytes"].as_f64().unwrap_or(0.0);
+        most_held = most_held.max(held / memory.as_u64() as f64);
+    })?;
+    let fleet = orchestrator.fleet()?;
+    load.stop()?;
+    report.check(
+        Criterion::number("most that all servers could have at any second, of the memory", most_held)
+            .decimals(4)
+            .at_most(1.0),
+    );
+    tell(report, scene, (&equal, &moved), &as_decisions(&fleet, memory));
+    Ok(())
+}
+
+/// The state of a fleet of servers with a pool each, as a server's own decisions are written.
+fn as_decisions(fleet: &Value, memory: ByteSize) -> Value {
+    let instances = fleet["nodes"][0]["instances"].as_array().into_iter().flatten();
+    let pools = instances
+        .map(|instance| json!({ "name": instance["name"], "granted_bytes": instance["limit_bytes"] }));
+    json!({
+        "memory_bytes": memory.as_u64(),
+        "pools": pools.collect::<Vec<_>>(),
+        "predictions": fleet["predictions"],
+        "prediction_error": fleet["prediction_error"],
+    })
+}
