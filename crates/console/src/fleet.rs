@@ -19,6 +19,8 @@ pub enum FleetCommand {
     Decisions(DecisionArguments),
     /// Show a pool, and the latest decisions about it.
     Explain(ExplainArguments),
+    /// Show what a pool would miss with another grant.
+    WhatIf(WhatIfArguments),
     /// Say that an instance has ended, so that what it had is free.
     ///
     /// An orchestrator counts the memory of an instance that does not answer, until it knows that
@@ -60,6 +62,18 @@ pub struct ExplainArguments {
     decisions: DecisionArguments,
 }
 
+/// The pool, and the grant to try.
+#[derive(Debug, Args)]
+pub struct WhatIfArguments {
+    /// The pool, as `millpond fleet tenants` names it.
+    pool: String,
+    /// The grant, as in 512MiB; with + or - before it, that much more or less than the present one.
+    #[arg(allow_hyphen_values = true)]
+    memory: String,
+    #[command(flatten)]
+    fleet: FleetArguments,
+}
+
 /// The instance to forget.
 #[derive(Debug, Args)]
 pub struct ForgetArguments {
@@ -83,6 +97,7 @@ impl FleetCommand {
                 arguments.fleet.shown("/decisions.json", |decided| decisions(decided, last, &|_| true))
             }
             Self::Explain(arguments) => arguments.explain(),
+            Self::WhatIf(arguments) => arguments.ask(),
             Self::Forget(ForgetArguments { instance, fleet }) => {
                 let path = format!("/forget/{}", escaped(instance));
                 fleet.admin().ask(&path, |agent, url| agent.post(url).send_empty())
@@ -143,6 +158,46 @@ impl ExplainArguments {
         shown += &decisions(&decided, self.decisions.last, &|decision| is_about(decision, name));
         Ok(shown)
     }
+}
+
+impl WhatIfArguments {
+    fn ask(&self) -> Result<String, String> {
+        let state = self.fleet.read("/fleet.json")?;
+        let all = pools(&state);
+        let pool = all.iter().find(|(_, pool)| text(pool, "name") == self.pool);
+        let (_, pool) = pool.ok_or_else(|| {
+            format!("there is no pool {:?}; `millpond fleet tenants` lists them", self.pool)
+        })?;
+        let bytes = wanted(pool["granted_bytes"].as_u64().unwrap_or(0), &self.memory)?;
+        let path = format!("/what-if?pool={}&bytes={bytes}", escaped(&self.pool));
+        self.fleet.shown(&path, |answer| {
+            let saved = number(answer, "saved_misses_per_sec");
+            let effect = if saved < 0.0 { "adds" } else { "saves" };
+            format!(
+                "{} with {} instead of {}: {} missed instead of {}, which {effect} {:.1} misses a second\n",
+                self.pool,
+                size(answer, "bytes"),
+                size(answer, "granted_bytes"),
+                percent(answer, "would_miss"),
+                percent(answer, "miss_ratio"),
+                saved.abs()
+            )
+        })
+    }
+}
+
+/// The grant that `text` means, if the present one is `granted`.
+fn wanted(granted: u64, text: &str) -> Result<u64, String> {
+    let (sign, size) = match text.split_at_checked(1) {
+        Some(("+" | "-", size)) => text.split_at(text.len() - size.len()),
+        _ => ("", text),
+    };
+    let size: ByteSize = size.parse().map_err(|error| format!("{text}: {error}"))?;
+    Ok(match sign {
+        "+" => granted.saturating_add(size.as_u64()),
+        "-" => granted.saturating_sub(size.as_u64()),
+        _ => size.as_u64(),
+    })
 }
 
 fn is_about(decision: &Value, name: &str) -> bool {
@@ -299,6 +354,14 @@ mod tests {
             decisions(&decided, 5, &|decision| is_about(decision, "other")),
             "Nothing has moved yet.\n"
         );
+    }
+
+    #[test]
+    fn a_grant_can_be_relative() {
+        assert_eq!(wanted(10 << 20, "+1MiB"), Ok(11 << 20));
+        assert_eq!(wanted(10 << 20, "-11MiB"), Ok(0));
+        assert_eq!(wanted(10 << 20, "3MiB"), Ok(3 << 20));
+        assert!(wanted(0, "+lots").is_err() && wanted(0, "").is_err());
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! HTTP for operators: `/healthz`, `/fleet.json`, `/decisions.json`, `/metrics`, and `POST
-//! /forget/NAME`.
+//! HTTP for operators: `/healthz`, `/fleet.json`, `/decisions.json`, `/what-if`, `/metrics`,
+//! and `POST /forget/NAME`.
 //!
 //! If there is a token, each request must show it, but for `/healthz`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -66,6 +66,7 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stoppe
     let router = Router::new()
         .route("/fleet.json", get(fleet))
         .route("/decisions.json", get(decisions))
+        .route("/what-if", get(what_if))
         .route("/metrics", get(metrics))
         .route("/forget/{name}", post(forget))
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), check))
@@ -142,6 +143,24 @@ fn instance(member: &MemberStatus) -> InstanceStatus {
 async fn decisions(State(shared): State<Arc<Shared>>) -> Response {
     let history = shared.history();
     Json(history.decisions().collect::<Vec<_>>()).into_response()
+}
+
+/// The pool and the grant to ask about.
+#[derive(Debug, Deserialize)]
+struct Question {
+    pool: String,
+    bytes: u64,
+}
+
+async fn what_if(State(shared): State<Arc<Shared>>, Query(question): Query<Question>) -> Response {
+    let answer = shared.fleet().what_if(&question.pool, question.bytes);
+    answer.map_or_else(
+        || {
+            let words = format!("There is no pool {:?}, or its curve is not known yet.\n", question.pool);
+            (StatusCode::NOT_FOUND, words).into_response()
+        },
+        |answer| Json(answer).into_response(),
+    )
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {

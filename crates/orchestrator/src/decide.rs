@@ -136,7 +136,7 @@ pub(crate) fn decide(
         reason: step.reason.clone(),
     });
     let moves = moves.collect();
-    let pools = note(members, &view, &decision, &known, &places);
+    let pools = note(members, &view, &decision, &places);
     for member in members.values_mut().filter(|member| here(member)) {
         member.note_target();
     }
@@ -148,19 +148,15 @@ fn note(
     members: &mut BTreeMap<Key, Member>,
     view: &View,
     decision: &Decision,
-    known: &[bool],
     places: &[(Key, u32, bool)],
 ) -> Vec<DecidedPool> {
-    let decided = view.pools.iter().zip(&decision.grants).zip(known).zip(places);
-    let told = decided.filter_map(|(((seen, grant), known), (key, id, _))| {
+    let decided = view.pools.iter().zip(&decision.grants).zip(places);
+    let told = decided.filter_map(|((seen, grant), (key, id, _))| {
         let pool = members.get_mut(key)?.pools.get_mut(id)?;
         let near = |bytes: u64| bytes.abs_diff(seen.used) <= bytes / NEAR_PART;
         let predicted = pool.expected.filter(|_| pool.granted.is_some_and(near));
         let before_bytes = pool.granted.unwrap_or(seen.size);
-        let at = |memory| seen.misses(memory, &[]).all;
-        // The curve alone also counts what was missed while the pool filled.
-        let moved = |missed: f64| (missed + at(grant.memory) - at(seen.used)).clamp(0.0, 1.0);
-        pool.expected = known.then(|| pool.missed.map_or_else(|| at(grant.memory), moved));
+        pool.expected = pool.would_miss(grant.memory);
         pool.granted = Some(grant.memory);
         Some(DecidedPool {
             name: seen.name.clone(),
@@ -192,7 +188,8 @@ fn without_growth(bytes: u64) -> u64 {
     bytes / GROWTH_PART * (GROWTH_PART - 1)
 }
 
-fn name(instance: &str, pool: &str) -> String {
+/// The name of a pool in decisions.
+pub(crate) fn name(instance: &str, pool: &str) -> String {
     if pool.is_empty() { instance.to_owned() } else { format!("{instance}/{pool}") }
 }
 

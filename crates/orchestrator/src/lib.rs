@@ -35,7 +35,7 @@ mod tests;
 
 pub use decide::{Decided, DecidedPool, Move};
 pub use exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request, Superseded};
-pub use fleet::{Budget, Fleet, FleetConfig, FleetError};
+pub use fleet::{Budget, Fleet, FleetConfig, FleetError, WhatIf};
 pub use history::Told;
 pub use store::StoreError;
 

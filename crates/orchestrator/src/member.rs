@@ -85,6 +85,15 @@ impl PoolState {
         }
     }
 
+    /// The miss ratio with these bytes: as measured with what it uses, and changed as its curve
+    /// changes between that and these. `None`: its curve is not known.
+    pub(crate) fn would_miss(&self, bytes: u64) -> Option<f64> {
+        let curve = self.curve.as_ref().filter(|_| self.is_known())?;
+        let at = |bytes: u64| curve.miss_ratio(bytes as f64);
+        let missed = self.missed.unwrap_or_else(|| at(self.used()));
+        Some((missed + at(bytes) - at(self.used())).clamp(0.0, 1.0))
+    }
+
     /// The pool as a policy sees it.
     pub(crate) fn seen(&self, name: String, place: Place) -> Pool {
         let unknown = || Arc::new(MissRatioCurve::uniform(Unit::Bytes, 1));

@@ -143,6 +143,8 @@ fn memory_moves_between_instances_and_returns_from_one_that_leaves() {
     assert!(fleet.contains("\"large\"") && fleet.contains("\"is_leased\":true"), "{fleet}");
     assert!(page(&orchestrator, "/metrics").contains("millpond_fleet_leased_instances 2"));
     assert!(page(&orchestrator, "/decisions.json").starts_with('['));
+    let more = page(&orchestrator, "/what-if?pool=large/all&bytes=209715200");
+    assert!(more.contains("\"would_miss\":0.0"), "{more}");
     let documented = include_str!("../../../docs/operations.md");
     for line in page(&orchestrator, "/metrics").lines().filter(|line| !line.starts_with('#')) {
         let name = line.split(['{', ' ']).next().unwrap_or_default();
