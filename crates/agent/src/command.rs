@@ -19,10 +19,10 @@ pub struct AgentArguments {
     /// The server: memcached://HOST:PORT, redis://[USER@]HOST:PORT or valkey://[USER@]HOST:PORT
     #[arg(long, value_name = "URL", env = "MILLPOND_AGENT_TARGET")]
     pub target: String,
-    /// An orchestrator, HOST:PORT; can be given several times. Without one, what the server has and
-    /// its curve are printed, and nothing is changed
-    #[arg(long, value_name = "HOST:PORT", env = "MILLPOND_AGENT_ORCHESTRATORS", value_delimiter = ',')]
-    pub orchestrator: Vec<String>,
+    /// The orchestrator; without one, what the server has and its curve are printed, and nothing is
+    /// changed
+    #[arg(long, value_name = "HOST:PORT", env = "MILLPOND_AGENT_ORCHESTRATOR")]
+    pub orchestrator: Option<String>,
     /// The name of the server among all of the orchestrator [default: its host and port]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -113,7 +113,7 @@ impl AgentArguments {
         let config = ServiceConfig {
             listen: self.listen,
             advertise: self.advertise.clone(),
-            orchestrators: self.orchestrator.clone(),
+            orchestrators: self.orchestrator.iter().cloned().collect(),
         };
         let instance = self.open()?;
         Service::start(config, access, instance, Clock::System).map_err(|error| causes(&error))

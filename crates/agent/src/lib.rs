@@ -9,7 +9,8 @@
 //!    later requests was carried out before.
 //! 2. A resize is carried out only during a lease that its leader gave to this session of the
 //!    agent. The agent counts a lease from when the request came, the orchestrator from when it had
-//!    the answer: the agent's ends first.
+//!    the answer, or else from when it asked: the agent's ends first, unless a request comes after
+//!    its deadline.
 //! 3. Without a lease the instance goes on with its last limits.
 
 #![forbid(unsafe_code)]

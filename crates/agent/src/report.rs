@@ -1,6 +1,6 @@
 //! Reports of pools: what changed since the last one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use control::curve;
 use control::v1::{Curve, PoolReport, StatsResponse};
@@ -24,6 +24,7 @@ impl Reports {
             self.told.clear();
         }
         self.number += 1;
+        let here: HashSet<u32> = pools.iter().map(|pool| pool.id).collect();
         (response.number, response.is_whole) = (self.number, is_whole);
         for now in pools {
             let before = self.told.get(&now.id);
@@ -46,11 +47,10 @@ impl Reports {
             self.told.insert(now.id, told);
         }
         if !is_whole {
-            let is_there = |id: &u32| pools.iter().any(|pool| pool.id == *id);
-            response.gone = self.told.keys().copied().filter(|id| !is_there(id)).collect();
+            response.gone = self.told.keys().copied().filter(|id| !here.contains(id)).collect();
             response.gone.sort_unstable();
         }
-        self.told.retain(|id, _| pools.iter().any(|pool| pool.id == *id));
+        self.told.retain(|id, _| here.contains(id));
     }
 }
 

@@ -231,14 +231,17 @@ impl Rails {
         for &(place, most) in &self.instances {
             let members: Vec<usize> = (0..grants.len()).filter(|&i| view.pools[i].place == place).collect();
             let sum: u64 = members.iter().map(|&i| grants[i].memory).sum();
-            let spare: u64 = members.iter().map(|&i| grants[i].memory - view.pools[i].floor).sum();
+            // A policy that knows no bounds may grant less than a floor.
+            let above_floor =
+                |grants: &[Grant], i: usize| grants[i].memory.saturating_sub(view.pools[i].floor);
+            let spare: u64 = members.iter().map(|&i| above_floor(grants, i)).sum();
             let over = sum.saturating_sub(most).min(spare);
             if over == 0 {
                 continue;
             }
             let mut freed = 0;
             for &i in &members {
-                let own = grants[i].memory - view.pools[i].floor;
+                let own = above_floor(grants, i);
                 let cut = ((u128::from(over) * u128::from(own)).div_ceil(u128::from(spare)) as u64).min(own);
                 grants[i].memory -= cut;
                 freed += cut;

@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &AgentArguments) -> Result<(), String> {
         signal_hook::flag::register(signal, Arc::clone(&stop))
             .map_err(|error| format!("signals cannot be received: {error}"))?;
     }
-    if arguments.orchestrator.is_empty() {
+    if arguments.orchestrator.is_none() {
         return print(arguments, &stop);
     }
     let service = arguments.start()?;

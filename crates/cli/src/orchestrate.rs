@@ -1,9 +1,15 @@
 //! `millpond orchestrate`: the orchestrator until a signal ends it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use console::text::say;
 use orchestrator::command::OrchestrateArguments;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+
+/// The time after which a signal is noticed.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Runs the orchestrator until SIGTERM or Ctrl-C.
 ///
@@ -11,8 +17,11 @@ use signal_hook::iterator::Signals;
 /// In words, if it cannot be started.
 pub(crate) fn run(arguments: &OrchestrateArguments) -> Result<(), String> {
     log();
-    let mut signals =
-        Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("signals cannot be received: {error}"))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| format!("signals cannot be received: {error}"))?;
+    }
     let service = arguments.start()?;
     say(&format!("Agents register at {}.\n", service.address()));
     if let Some(admin) = service.admin_address() {
@@ -20,7 +29,14 @@ pub(crate) fn run(arguments: &OrchestrateArguments) -> Result<(), String> {
             "Figures: http://{admin}/fleet.json and /metrics; `millpond fleet status` shows them.\n"
         ));
     }
-    signals.forever().next();
+    while !stop.load(Ordering::Relaxed) {
+        if !service.is_up() {
+            return Err(
+                "the orchestrator has ended by an error, which the log shows; this is a bug".to_owned()
+            );
+        }
+        base::thread::sleep(TICK);
+    }
     service.stop();
     Ok(())
 }

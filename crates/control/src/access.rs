@@ -48,6 +48,14 @@ pub enum AccessError {
         /// The file.
         path: PathBuf,
     },
+    /// An address without TLS that others can reach, and no token.
+    #[error(
+        "{address} can be reached from other machines, and is served without TLS: give a token file, or listen on 127.0.0.1"
+    )]
+    OpenFigures {
+        /// The address.
+        address: SocketAddr,
+    },
     /// An address that others can reach, and nothing that they must show.
     #[error(
         "{address} can be reached from other machines: give a token file, or certificates of both ends, \
@@ -154,6 +162,20 @@ impl Access {
         if asks || address.ip().is_loopback() { Ok(()) } else { Err(AccessError::Open { address }) }
     }
 
+    /// The same for an address that is served without TLS: there is only the token to show.
+    ///
+    /// # Errors
+    /// [`AccessError::OpenFigures`].
+    pub fn check_token(&self, address: SocketAddr) -> Result<(), AccessError> {
+        let is_kept = self.token.is_some() || address.ip().is_loopback();
+        is_kept.then_some(()).ok_or(AccessError::OpenFigures { address })
+    }
+
+    /// Returns whether there is a token to show.
+    pub fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
     /// TLS of a server: with an authority, clients must show a certificate. `None` without one's
     /// own.
     pub fn server_tls(&self) -> Option<ServerTlsConfig> {
@@ -219,6 +241,11 @@ mod tests {
         assert!(error.contains("0.0.0.0:1 can be reached"), "{error}");
         let with_token = Access { token: Some("Bearer abc".parse().unwrap()), ..open };
         with_token.check("0.0.0.0:1".parse().unwrap()).unwrap();
+        with_token.check_token("0.0.0.0:1".parse().unwrap()).unwrap();
+        let identity = Some(Identity::from_pem("", ""));
+        let with_tls = Access { token: None, identity, authority: Some(Certificate::from_pem("")) };
+        with_tls.check("0.0.0.0:1".parse().unwrap()).unwrap();
+        with_tls.check_token("0.0.0.0:1".parse().unwrap()).unwrap_err();
     }
 
     #[test]

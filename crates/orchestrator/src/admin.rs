@@ -4,22 +4,90 @@
 //! If there is a token, each request must show it, but for `/healthz`.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use axum::extract::{Path, Query, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::decide::{Decided, DecidedPool};
 use crate::exchange::MemberStatus;
 use crate::metrics;
 use crate::shared::Shared;
+
+/// Connections of operators at the same time: others wait, so that agents find room.
+const MOST_CONNECTIONS: usize = 64;
+
+/// Accepts while there are places.
+struct Bounded {
+    listener: TcpListener,
+    places: Arc<Semaphore>,
+}
+
+/// A connection with its place.
+struct Placed {
+    stream: TcpStream,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl axum::serve::Listener for Bounded {
+    type Io = Placed;
+    type Addr = std::net::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        // The semaphore is never closed.
+        let place = Arc::clone(&self.places).acquire_owned().await.ok();
+        let (stream, address) = axum::serve::Listener::accept(&mut self.listener).await;
+        (Placed { stream, _place: place }, address)
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
+
+impl AsyncRead for Placed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Placed {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
 
 /// The fleet as it stands.
 #[derive(Debug, Serialize)]
@@ -75,18 +143,37 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stoppe
     let until = async move {
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
+    let listener = Bounded { listener, places: Arc::new(Semaphore::new(MOST_CONNECTIONS)) };
     if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(until).await {
         tracing::error!(%error, "The figures of the orchestrator cannot be read any more.");
     }
 }
 
 async fn check(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
-    let shown = request.headers().get(header::AUTHORIZATION).map(|shown| shown.as_bytes());
-    if shared.access.lets_in(shown) {
+    let headers = request.headers();
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    // Without a token, no web page shall ask through a browser of this machine.
+    let is_foreign =
+        headers.contains_key(header::ORIGIN) || !text(header::HOST).is_none_or(|host| is_local(host));
+    if is_foreign && !shared.access.has_token() {
+        let words = "Requests of web pages, and to other names than localhost, need a token.\n";
+        return (StatusCode::FORBIDDEN, words).into_response();
+    }
+    if shared.access.lets_in(headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes)) {
         return next.run(request).await;
     }
     let words = "Show the token: `Authorization: Bearer TOKEN`.\n";
     (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], words).into_response()
+}
+
+/// Returns whether a `Host` header is an address, or this machine's own name for itself.
+fn is_local(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok()
 }
 
 async fn fleet(State(shared): State<Arc<Shared>>) -> Response {
@@ -173,8 +260,12 @@ async fn forget(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> 
     if !shared.members().iter().any(|member| member.instance.name == name) {
         return (StatusCode::NOT_FOUND, format!("There is no instance {name:?}.\n")).into_response();
     }
-    let outgoing = shared.fleet().forget_instance(&name);
+    let (forgotten, outgoing) = shared.fleet().forget_instance(&name, shared.now());
     shared.carry_out(outgoing);
+    if forgotten == 0 {
+        let words = format!("{name:?} answers, or did within the lease: it has not ended.\n");
+        return (StatusCode::CONFLICT, words).into_response();
+    }
     tracing::info!(name, "An instance is forgotten, as an operator said.");
     "ok\n".into_response()
 }

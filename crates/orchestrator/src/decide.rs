@@ -85,7 +85,8 @@ pub(crate) fn decide(
     memory: u64,
 ) -> Decided {
     let here = |member: &Member| member.instance.node == node && member.is_present;
-    let overhead = members.values().filter(|&member| here(member)).map(Member::overhead).sum();
+    let overheads = members.values().filter(|&member| here(member)).map(Member::overhead);
+    let overhead = overheads.fold(0, u64::saturating_add);
     let memory_bytes = memory.saturating_sub(overhead) / GROWTH_PART * (GROWTH_PART - 1);
     let mut view = View { memory: memory_bytes, ..View::default() };
     let (goes_by_curves, is_for_throughput) = (aim.is_some(), aim == Some(Aim::Throughput));
@@ -179,7 +180,7 @@ impl Member {
             return;
         }
         let grants: u64 = self.pools.values().filter_map(|pool| pool.granted).fold(0, u64::saturating_add);
-        let target = (grants / (GROWTH_PART - 1) * GROWTH_PART).saturating_add(self.overhead());
+        let target = (grants / (GROWTH_PART - 1)).saturating_mul(GROWTH_PART).saturating_add(self.overhead());
         self.target = Some(target.clamp(self.least, self.most.max(self.least)));
     }
 }
@@ -216,12 +217,12 @@ fn tell_apart(pools: &mut [Pool]) {
 
 /// Lowers floors that add up to more than there is, and says so.
 fn fit_floors(view: &mut View) -> Vec<String> {
-    let floors: u64 = view.pools.iter().map(|pool| pool.floor).fold(0, u64::saturating_add);
-    if floors <= view.memory {
+    let floors: u128 = view.pools.iter().map(|pool| u128::from(pool.floor)).sum();
+    if floors <= u128::from(view.memory) {
         return Vec::new();
     }
-    let part = view.memory as f64 / floors as f64;
-    view.pools.iter_mut().for_each(|pool| pool.floor = (pool.floor as f64 * part) as u64);
+    let memory = u128::from(view.memory);
+    view.pools.iter_mut().for_each(|pool| pool.floor = (u128::from(pool.floor) * memory / floors) as u64);
     let memory = view.memory;
     vec![format!(
         "the least sizes of pools add up to {floors} bytes, and pools can have {memory} together: they count in part"

@@ -29,20 +29,12 @@ impl Fleet {
         open.into_iter().filter_map(|(key, limit)| self.resize(&key, limit, now)).collect()
     }
 
-    /// Brings limits nearer to what was decided: lowers those of donors as far as receivers have
-    /// filled what they have, and raises those of receivers by what nobody can have.
-    pub(crate) fn advance(&mut self, now: Nanos) -> Vec<Call> {
-        let mut nodes: Vec<String> =
-            self.members.values().map(|member| member.instance.node.clone()).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        let mut calls: Vec<Call> = Vec::new();
-        for node in nodes {
-            for (key, limit) in self.steps(&node, now) {
-                calls.extend(self.resize(&key, limit, now));
-            }
-        }
-        calls
+    /// Brings the limits of a node nearer to those that were decided: lowers those of donors as far
+    /// as receivers have filled what they have, and raises those of receivers by what nobody can
+    /// have.
+    pub(crate) fn advance(&mut self, node: &str, now: Nanos) -> Vec<Call> {
+        let steps = self.steps(node, now);
+        steps.into_iter().filter_map(|(key, limit)| self.resize(&key, limit, now)).collect()
     }
 
     /// The limits of a node that are to be changed now.
@@ -74,11 +66,12 @@ impl Fleet {
             }
             let given = wanted.min(free);
             // Less than that is not worth a request, unless it is all.
-            if given == wanted || given >= chunk {
+            let is_new = member.asked_limit != Some(limit + given);
+            if is_new && (given == wanted || given >= chunk) {
                 free -= given;
                 steps.push((key.clone(), limit + given));
             } else if member.hold.used() >= limit - limit / FILLED_PART {
-                lacking += wanted.min(chunk) - given;
+                lacking = wanted.min(chunk).saturating_sub(given).saturating_add(lacking);
             }
         }
         // What is on its way to be free already, and what there is not.
@@ -91,7 +84,7 @@ impl Fleet {
         let mut needed = lacking.saturating_add(held.saturating_sub(memory)).saturating_sub(coming);
         for &(key, member, target) in gaps.iter().rev() {
             let surplus = member.hold.limit().saturating_sub(target).min(needed);
-            if surplus > 0 {
+            if surplus > 0 && member.asked_limit != Some(member.hold.limit() - surplus) {
                 needed -= surplus;
                 steps.push((key.clone(), member.hold.limit() - surplus));
             }
@@ -118,6 +111,8 @@ impl Fleet {
         let most = if self.planted == Planted::GrowFirst { u64::MAX } else { most };
         let limit = limit.min(most);
         member.hold.send(at, limit);
+        member.asked_limit = Some(limit);
+        member.note_told_grants();
         self.sequence += 1;
         let request = ResizeRequest {
             leader: Some(self.leader),

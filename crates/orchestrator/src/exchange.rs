@@ -89,8 +89,8 @@ pub enum Failure {
 pub struct Superseded {
     /// Its term.
     pub term: u64,
-    /// For how long the agent counts on it yet.
-    pub lease_left: Nanos,
+    /// The time until which the agent counts on it.
+    pub until: Nanos,
 }
 
 /// An instance as it stands.

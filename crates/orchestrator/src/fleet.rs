@@ -7,8 +7,8 @@ use allocate::registry::{self, Registered};
 use control::amounts;
 use control::v1::register_response::Standing;
 use control::v1::{
-    Leader, LeaveRequest, RegisterRequest, RegisterResponse, ResizeRequest, ResizeResponse, StatsRequest,
-    StatsResponse,
+    Instance, Leader, LeaveRequest, RegisterRequest, RegisterResponse, ResizeRequest, ResizeResponse,
+    StatsRequest, StatsResponse,
 };
 
 use serde::Serialize;
@@ -21,6 +21,10 @@ use crate::{MILLI, Nanos};
 
 /// A lease counts here for one part in this many longer, as clocks differ.
 const DRIFT_PART: Nanos = 8;
+/// A term that is further ahead than this is an error of whoever says it.
+const MOST_TERMS: u64 = 1 << 32;
+/// The longest name of an instance, of its node or of its address, in bytes.
+const LONGEST_NAME: usize = 256;
 
 /// The memory of nodes, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -131,6 +135,7 @@ impl Fleet {
             let member = Member {
                 session: record.session,
                 lease_until: now + lease,
+                obeys_until: now + lease,
                 saved: Some(record.clone()),
                 ..Member::new(record.instance, record.address, hold)
             };
@@ -211,35 +216,48 @@ impl Fleet {
             },
             Err(response) => *response,
         };
-        (response, self.outgoing(Vec::new()))
+        let key = Key::of(&request.instance.clone().unwrap_or_default());
+        (response, self.outgoing(Vec::new(), &[&key]))
+    }
+
+    /// The instance of a registration that can be accepted.
+    fn checked(&self, request: &RegisterRequest) -> Result<Instance, String> {
+        if request.revision != control::REVISION {
+            let (theirs, ours) = (request.revision, control::REVISION);
+            return Err(format!(
+                "the agent speaks revision {theirs} of the format, and this orchestrator {ours}: update the older one"
+            ));
+        }
+        let instance = request.instance.clone().unwrap_or_default();
+        if instance.name.is_empty() || request.session == 0 || request.address.is_empty() {
+            return Err("a registration needs a name, a session and an address".to_owned());
+        }
+        let words = [&instance.name, &instance.node, &instance.kind, &instance.version, &request.address];
+        if words.iter().any(|word| word.len() > LONGEST_NAME || word.chars().any(char::is_control)) {
+            return Err(format!(
+                "names and addresses have at most {LONGEST_NAME} bytes, and no control characters"
+            ));
+        }
+        if self.config.budget.of(&instance.node).is_none() {
+            let node = &instance.node;
+            return Err(format!(
+                "the orchestrator has no memory for node {node:?}: add it to its configuration"
+            ));
+        }
+        if request.seen_term > self.leader.term.saturating_add(MOST_TERMS) {
+            return Err(format!("there cannot have been a term {}", request.seen_term));
+        }
+        Ok(instance)
     }
 
     fn registered(&mut self, request: &RegisterRequest, now: Nanos) -> Result<(), Box<RegisterResponse>> {
         let refused = |reason: String| {
-            Box::new(RegisterResponse {
-                standing: Standing::Refused.into(),
-                reason,
-                ..RegisterResponse::default()
-            })
+            let standing = Standing::Refused.into();
+            Box::new(RegisterResponse { standing, reason, ..RegisterResponse::default() })
         };
-        if request.revision != control::REVISION {
-            let (theirs, ours) = (request.revision, control::REVISION);
-            return Err(refused(format!(
-                "the agent speaks revision {theirs} of the format, and this orchestrator {ours}: update the older one"
-            )));
-        }
-        let instance = request.instance.clone().unwrap_or_default();
-        if instance.name.is_empty() || request.session == 0 || request.address.is_empty() {
-            return Err(refused("a registration needs a name, a session and an address".to_owned()));
-        }
-        if self.config.budget.of(&instance.node).is_none() {
-            return Err(refused(format!(
-                "the orchestrator has no memory for node {:?}: add it to its configuration",
-                instance.node
-            )));
-        }
+        let instance = self.checked(request).map_err(refused)?;
         if request.seen_term > self.leader.term {
-            self.note_superseded(Superseded { term: request.seen_term, lease_left: 0 });
+            self.note_superseded(Superseded { term: request.seen_term, until: now });
             return Err(Box::new(RegisterResponse {
                 standing: Standing::NotLeader.into(),
                 ..RegisterResponse::default()
@@ -249,9 +267,9 @@ impl Fleet {
         let holding = request.holding.clone().unwrap_or_default();
         if let Some(member) = self.members.get(&key)
             && member.session != request.session
-            && now < member.lease_until
+            && now < member.obeys_until.max(member.lease_until)
         {
-            let left = (member.lease_until - now) / MILLI + 1;
+            let left = (member.obeys_until.max(member.lease_until) - now) / MILLI + 1;
             return Err(Box::new(RegisterResponse {
                 standing: Standing::Wait.into(),
                 wait_millis: u32::try_from(left).unwrap_or(u32::MAX),
@@ -273,7 +291,7 @@ impl Fleet {
         member.address.clone_from(&request.address);
         member.least = amounts::memory(&request.least);
         member.most = none_is_any(&request.most);
-        member.lease_until = lease_until;
+        (member.lease_until, member.obeys_until) = (lease_until, lease_until);
         (member.came_at, member.is_refused) = (now, false);
         Ok(())
     }
@@ -288,28 +306,36 @@ impl Fleet {
                 self.forget(&key);
             }
         }
-        self.outgoing(Vec::new())
+        self.outgoing(Vec::new(), &[])
     }
 
-    /// A person says that an instance has ended.
-    pub fn forget_instance(&mut self, name: &str) -> Outgoing {
-        let named: Vec<Key> = self.members.keys().filter(|key| &*key.name == name).cloned().collect();
+    /// A person says that an instance has ended: all incarnations of the name that do not answer
+    /// are forgotten. Returns how many.
+    pub fn forget_instance(&mut self, name: &str, now: Nanos) -> (usize, Outgoing) {
+        let named =
+            self.members.iter().filter(|(key, member)| &*key.name == name && now >= member.lease_until);
+        let named: Vec<Key> = named.map(|(key, _)| key.clone()).collect();
         named.iter().for_each(|key| self.forget(key));
-        self.outgoing(Vec::new())
+        (named.len(), self.outgoing(Vec::new(), &[]))
     }
 
-    /// Begins a round: asks all agents.
+    /// Begins a round: asks all agents. Those whose lease is over are asked without a new one: they
+    /// are to register again.
     pub fn begin(&mut self, now: Nanos) -> Outgoing {
         self.forget_gone(now);
-        let (leader, lease_millis) = (self.leader, self.lease_millis());
+        let (leader, lease_millis, lease) = (self.leader, self.lease_millis(), self.lease());
         let calls = self.members.iter_mut().map(|(key, member)| {
-            member.is_present = false;
+            (member.is_present, member.asked_limit) = (false, None);
+            let lease_millis = if now < member.lease_until { lease_millis } else { 0 };
+            if lease_millis > 0 {
+                member.obeys_until = now + lease;
+            }
             let session = member.session;
             let request = StatsRequest { leader: Some(leader), session, lease_millis, known: member.known };
             member.call(key, Request::Stats(request), now)
         });
         let calls = calls.collect();
-        self.outgoing(calls)
+        self.outgoing_of_all(calls)
     }
 
     /// An agent answered a call, or did not; returns what can be done now.
@@ -317,11 +343,11 @@ impl Fleet {
         match (&call.request, answer) {
             (Request::Stats(request), Ok(Answer::Stats(response))) => {
                 self.told(call, request, response, now);
-                self.outgoing(Vec::new())
+                self.outgoing(Vec::new(), &[&call.key])
             }
             (Request::Resize(request), Ok(Answer::Resize(response))) => {
-                self.resized(call, request, response);
-                self.go_on(now)
+                self.resized(call, request, response, now);
+                self.go_on(call, now)
             }
             (_, Ok(_)) => Outgoing::default(),
             (request, Err(failure)) => {
@@ -336,7 +362,7 @@ impl Fleet {
                 {
                     member.hold = Hold::of(&member.hold.as_said());
                 }
-                if is_resize { self.go_on(now) } else { Outgoing::default() }
+                if is_resize { self.go_on(call, now) } else { Outgoing::default() }
             }
         }
     }
@@ -359,28 +385,36 @@ impl Fleet {
             return;
         }
         if !response.accepted {
-            return self.note_leader(response.leader, response.lease_left_millis);
+            return self.note_leader(response.leader, response.lease_left_millis, now);
         }
-        member.lease_until = now + lease;
-        member.is_present = true;
+        if request.lease_millis > 0 {
+            (member.lease_until, member.is_present) = (now + lease, true);
+        }
         member.hold.confirm(&response.holding.clone().unwrap_or_default(), term(request.leader));
         member.report(response, now);
         if member.instance.is_alone {
-            self.forget_others(call);
+            self.forget_others(call, now);
         }
     }
 
     /// Forgets other incarnations of an instance that was alone at its place after the call was
-    /// made: those that came before that.
-    fn forget_others(&mut self, call: &Call) {
+    /// made: those that came before that, and do not answer any more.
+    fn forget_others(&mut self, call: &Call, now: Nanos) {
+        let Some(node) = self.members.get(&call.key).map(|member| member.instance.node.clone()) else {
+            return;
+        };
         let others = self.members.iter().filter(|(key, member)| {
-            key.name == call.key.name && **key != call.key && member.came_at < call.made_at
+            key.name == call.key.name
+                && **key != call.key
+                && member.instance.node == node
+                && member.came_at < call.made_at
+                && now >= member.lease_until
         });
         let others: Vec<Key> = others.map(|(key, _)| key.clone()).collect();
         others.iter().for_each(|key| self.forget(key));
     }
 
-    fn resized(&mut self, call: &Call, request: &ResizeRequest, response: &ResizeResponse) {
+    fn resized(&mut self, call: &Call, request: &ResizeRequest, response: &ResizeResponse, now: Nanos) {
         let Some(member) = self.asked(call) else { return };
         member.is_refused = response.session != request.session;
         if member.is_refused {
@@ -389,16 +423,15 @@ impl Fleet {
         if response.accepted {
             member.hold.confirm(&response.holding.clone().unwrap_or_default(), term(request.leader));
         } else {
-            self.note_leader(response.leader, response.lease_left_millis);
+            self.note_leader(response.leader, response.lease_left_millis, now);
         }
     }
 
-    fn go_on(&mut self, now: Nanos) -> Outgoing {
-        if self.superseded.is_some() {
-            return Outgoing::default();
-        }
-        let calls = self.advance(now);
-        self.outgoing(calls)
+    fn go_on(&mut self, call: &Call, now: Nanos) -> Outgoing {
+        let node = self.members.get(&call.key).map(|member| member.instance.node.clone());
+        let Some(node) = node.filter(|_| self.superseded.is_none()) else { return Outgoing::default() };
+        let calls = self.advance(&node, now);
+        self.outgoing(calls, &[])
     }
 
     /// Decides about all nodes, from the answers of this round.
@@ -422,11 +455,22 @@ impl Fleet {
                 .policies
                 .entry(node.clone())
                 .or_insert_with(|| Guarded::new(self.entry.registered(), rails));
-            decided.push(decide::decide(policy, self.entry.aim, node, &mut self.members, memory));
+            let members = &mut self.members;
+            let decide = || decide::decide(policy, self.entry.aim, node, members, memory);
+            // Figures come from others: what they make of one node is not to stop the rest.
+            match std::panic::catch_unwind(std::panic::AssertUnwindSafe(decide)) {
+                Ok(made) => decided.push(made),
+                Err(_) => {
+                    tracing::error!(node, "No decision could be made; this is a bug.");
+                    self.policies.remove(node);
+                }
+            }
         }
         let mut calls = self.repeat(now);
-        calls.extend(self.advance(now));
-        (decided, self.outgoing(calls))
+        for node in &nodes {
+            calls.extend(self.advance(node, now));
+        }
+        (decided, self.outgoing(calls, &[]))
     }
 
     /// Leads in a later term from now on: after the orchestrator was elected again, or because it
@@ -450,11 +494,13 @@ impl Fleet {
         self.config.budget.of(node).unwrap_or(0).saturating_sub(self.config.budget.spare)
     }
 
-    fn note_leader(&mut self, leader: Option<Leader>, lease_left_millis: u32) {
+    fn note_leader(&mut self, leader: Option<Leader>, lease_left_millis: u32, now: Nanos) {
         let other = leader.unwrap_or_default();
-        if other.term > self.leader.term || other.term == self.leader.term && other.id != self.leader.id {
-            let lease_left = Nanos::from(lease_left_millis) * MILLI;
-            self.note_superseded(Superseded { term: other.term, lease_left });
+        let is_later =
+            other.term > self.leader.term && other.term <= self.leader.term.saturating_add(MOST_TERMS);
+        if is_later || other.term == self.leader.term && other.id != self.leader.id {
+            let until = now + (Nanos::from(lease_left_millis) * MILLI).min(self.lease());
+            self.note_superseded(Superseded { term: other.term, until });
         }
     }
 
@@ -484,28 +530,28 @@ impl Fleet {
         }
     }
 
-    /// Adds the records that must be saved before `calls` are made.
-    fn outgoing(&mut self, calls: Vec<Call>) -> Outgoing {
+    /// Adds the records that must be saved before `calls` are made: of the instances that are
+    /// called, and of those that are `touched`. What an instance can have no more is saved in the
+    /// next round.
+    fn outgoing(&mut self, calls: Vec<Call>, touched: &[&Key]) -> Outgoing {
+        for key in calls.iter().map(|call| &call.key).chain(touched.iter().copied()) {
+            if let Some(member) = self.members.get_mut(key) {
+                let held = member.hold.held();
+                #[cfg(test)]
+                let held = if self.planted == Planted::SaveLate { member.hold.limit() } else { held };
+                self.unsaved.extend(member.to_save(held, false).map(|record| (key.clone(), Some(record))));
+            }
+        }
+        Outgoing { save: std::mem::take(&mut self.unsaved), calls }
+    }
+
+    /// The same, for all instances.
+    fn outgoing_of_all(&mut self, calls: Vec<Call>) -> Outgoing {
         for (key, member) in &mut self.members {
             let held = member.hold.held();
             #[cfg(test)]
             let held = if self.planted == Planted::SaveLate { member.hold.limit() } else { held };
-            let is_saved = member.saved.as_ref().is_some_and(|saved| {
-                saved.held_bytes == held
-                    && saved.session == member.session
-                    && saved.address == member.address
-                    && saved.instance == member.instance
-            });
-            if !is_saved {
-                let record = Record {
-                    instance: member.instance.clone(),
-                    session: member.session,
-                    address: member.address.clone(),
-                    held_bytes: held,
-                };
-                member.saved = Some(record.clone());
-                self.unsaved.push((key.clone(), Some(record)));
-            }
+            self.unsaved.extend(member.to_save(held, true).map(|record| (key.clone(), Some(record))));
         }
         Outgoing { save: std::mem::take(&mut self.unsaved), calls }
     }

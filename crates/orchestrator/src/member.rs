@@ -1,6 +1,6 @@
 //! An instance as the orchestrator knows it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use allocate::{Place, Pool};
@@ -16,6 +16,11 @@ use crate::hold::Hold;
 const LEAST_SAMPLES: f64 = 100.0;
 /// Reads in a round below which no miss ratio is told.
 const LEAST_READS: u64 = 100;
+/// Further pools of an instance are not led.
+const MOST_POOLS: usize = 4_096;
+/// Amounts and rates above these are taken for these.
+const MOST_BYTES: u64 = 1 << 50;
+const MOST_RATE: f64 = 1e12;
 /// The weight of former measurements against those of the last round.
 const SMOOTHING: f64 = 0.3;
 /// A pool's grant is told again if it differs by one byte in this many.
@@ -29,6 +34,8 @@ pub(crate) struct Member {
     /// The agent.
     pub(crate) session: u64,
     pub(crate) lease_until: Nanos,
+    /// The latest time at which its agent may yet count on a lease that it was sent.
+    pub(crate) obeys_until: Nanos,
     pub(crate) hold: Hold,
     /// Its record, as it was saved last.
     pub(crate) saved: Option<Record>,
@@ -44,6 +51,10 @@ pub(crate) struct Member {
     pub(crate) known: u64,
     pub(crate) reported_at: Option<Nanos>,
     pub(crate) pools: BTreeMap<u32, PoolState>,
+    /// The limit that was asked for last since the last report.
+    pub(crate) asked_limit: Option<u64>,
+    /// The grants of pools that were told last.
+    pub(crate) told_grants: BTreeMap<u32, u64>,
     /// The limit that was decided.
     pub(crate) target: Option<u64>,
 }
@@ -69,7 +80,7 @@ pub(crate) struct PoolState {
 
 impl PoolState {
     pub(crate) fn used(&self) -> u64 {
-        amounts::memory(&self.report.used)
+        amounts::memory(&self.report.used).min(MOST_BYTES)
     }
 
     /// True if its curve was learnt from reads enough.
@@ -101,10 +112,10 @@ impl PoolState {
         let mut pool = Pool::new(name, curve, self.granted.unwrap_or_else(|| self.used()));
         pool.place = place;
         pool.used = self.used();
-        pool.floor = amounts::memory(&self.report.floors);
+        pool.floor = amounts::memory(&self.report.floors).min(MOST_BYTES);
         pool.ceiling = none_is_any(&self.report.ceilings).max(pool.floor);
         pool.weight = finite(self.report.weight);
-        pool.request_rate = self.reads_per_sec;
+        pool.request_rate = self.reads_per_sec.min(MOST_RATE);
         pool.min_request_rate = finite(self.report.promised_per_sec);
         pool
     }
@@ -132,7 +143,7 @@ pub(crate) fn none_is_any(amounts: &[Amount]) -> u64 {
 
 /// A figure of a message, which may be anything.
 fn finite(figure: f64) -> f64 {
-    if figure.is_finite() && figure > 0.0 { figure } else { 0.0 }
+    if figure.is_finite() && figure > 0.0 { figure.min(MOST_RATE) } else { 0.0 }
 }
 
 impl Member {
@@ -142,6 +153,9 @@ impl Member {
             address,
             session: 0,
             lease_until: 0,
+            obeys_until: 0,
+            asked_limit: None,
+            told_grants: BTreeMap::new(),
             hold,
             saved: None,
             least: 0,
@@ -174,28 +188,62 @@ impl Member {
         granted.map(|(id, bytes)| PoolGrant { id, amounts: amounts::of_memory(bytes) }).collect()
     }
 
+    /// Notes that the grants are told.
+    pub(crate) fn note_told_grants(&mut self) {
+        let granted = self.pools.iter().filter_map(|(&id, pool)| Some((id, pool.granted?)));
+        self.told_grants = granted.collect();
+    }
+
+    /// Returns whether a pool's grant is about to change. After a request that is not seen to have
+    /// had an effect, the next round tries again.
     pub(crate) fn grants_differ(&self) -> bool {
         self.pools.len() >= 2
-            && self.pools.values().any(|pool| {
-                let said = amounts::memory(&pool.report.granted);
+            && self.pools.iter().any(|(id, pool)| {
+                let told = self.told_grants.get(id).copied();
+                let said = told.unwrap_or_else(|| amounts::memory(&pool.report.granted));
                 pool.granted.is_some_and(|granted| granted.abs_diff(said) > granted / GRANT_PART)
             })
+    }
+
+    /// The record, if it must be saved: as the instance can have more than was saved, or is another
+    /// one; with `all`, also if it can have less.
+    pub(crate) fn to_save(&mut self, held: u64, all: bool) -> Option<Record> {
+        let is_saved = self.saved.as_ref().is_some_and(|saved| {
+            (saved.held_bytes == held || !all && saved.held_bytes > held)
+                && saved.session == self.session
+                && saved.address == self.address
+                && saved.instance == self.instance
+        });
+        if is_saved {
+            return None;
+        }
+        let record = Record {
+            instance: self.instance.clone(),
+            session: self.session,
+            address: self.address.clone(),
+            held_bytes: held,
+        };
+        self.saved = Some(record.clone());
+        Some(record)
     }
 
     /// Takes the report of a round.
     pub(crate) fn report(&mut self, response: &StatsResponse, now: Nanos) {
         if response.is_whole {
-            let here: Vec<u32> = response.pools.iter().map(|pool| pool.id).collect();
+            let here: HashSet<u32> = response.pools.iter().map(|pool| pool.id).collect();
             self.pools.retain(|id, _| here.contains(id));
         }
         for gone in &response.gone {
             self.pools.remove(gone);
         }
         for pool in &response.pools {
-            self.report_pool(pool);
+            if self.pools.len() < MOST_POOLS || self.pools.contains_key(&pool.id) {
+                self.report_pool(pool);
+            }
         }
         let secs = self.reported_at.map_or(0.0, |before| now.saturating_sub(before) as f64 / 1e9);
         self.pools.values_mut().for_each(|pool| pool.note(secs));
+        self.told_grants.clear();
         self.reported_at = Some(now);
         self.known = response.number;
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use base::Clock;
 use control::access::{Access, AccessError, causes};
 use control::v1::orchestrator_server::{Orchestrator as Serve, OrchestratorServer};
+use control::v1::register_response::Standing;
 use control::v1::{LeaveRequest, LeaveResponse, RegisterRequest, RegisterResponse};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -84,8 +85,9 @@ impl Service {
     /// read.
     pub fn start(config: ServiceConfig, access: Access, clock: Clock) -> Result<Self, ServiceError> {
         let ServiceConfig { listen, admin, period, mut fleet, state, history } = config;
-        for address in [Some(listen), admin].into_iter().flatten() {
-            access.check(address)?;
+        access.check(listen)?;
+        if let Some(admin) = admin {
+            access.check_token(admin)?;
         }
         let store = state.as_deref().map(Store::open).transpose()?;
         let (mut term, mut records) = (1, Vec::new());
@@ -160,6 +162,11 @@ impl Service {
         self.admin
     }
 
+    /// Returns whether it runs: false if it has ended by an error of its own.
+    pub fn is_up(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Stops. Instances go on with their last limits.
     pub fn stop(mut self) {
         self.end();
@@ -204,7 +211,12 @@ impl Serve for Handler {
             standing = response.standing().as_str_name(),
             "An agent registers."
         );
-        self.0.carry_out(outgoing);
+        let is_saved = self.0.carry_out(outgoing);
+        if response.standing() == Standing::Accepted && !is_saved {
+            let reason = "the orchestrator cannot save its state".to_owned();
+            let standing = Standing::Wait.into();
+            return Ok(Response::new(RegisterResponse { standing, reason, wait_millis: 1_000, ..response }));
+        }
         Ok(Response::new(response))
     }
 

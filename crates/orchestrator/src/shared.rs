@@ -102,8 +102,8 @@ impl Shared {
     fn lead_again(&self) {
         let mut fleet = self.fleet();
         let Some(other) = fleet.superseded() else { return };
-        if other.lease_left > 0 {
-            let lease_left_ms = other.lease_left / MILLI;
+        let lease_left_ms = other.until.saturating_sub(self.now()) / MILLI;
+        if lease_left_ms > 0 {
             tracing::warn!(
                 term = other.term,
                 lease_left_ms,
@@ -111,22 +111,28 @@ impl Shared {
             );
             return;
         }
-        let term = match self.store.as_ref().map(|store| store.begin_term(other.term + 1)).transpose() {
-            Ok(begun) => begun.map_or(other.term + 1, |(_, term)| term),
+        let next = other.term.saturating_add(1);
+        let term = match self.store.as_ref().map(|store| store.begin_term(next)).transpose() {
+            Ok(begun) => begun.map_or(next, |(_, term)| term),
             Err(error) => return tracing::error!(error = causes(&error), "The state cannot be saved."),
         };
         tracing::info!(term, "Agents have known a later term: this orchestrator leads in another one.");
         fleet.lead(term, self.now());
     }
 
-    /// Saves records, and makes calls that wait for nothing.
-    pub(crate) fn carry_out(self: &Arc<Self>, outgoing: Outgoing) {
-        for call in self.save(outgoing) {
+    /// Saves records, and makes calls that wait for nothing. Returns false if the disk fails.
+    pub(crate) fn carry_out(self: &Arc<Self>, outgoing: Outgoing) -> bool {
+        let wanted = outgoing.calls.len();
+        let calls = self.save(outgoing);
+        let is_saved = calls.len() == wanted && lock(&self.unsaved).is_empty();
+        for call in calls {
             tokio::spawn(Arc::clone(self).call(call));
         }
+        is_saved
     }
 
-    /// Saves records; returns the calls that may be made. If the disk fails, none may.
+    /// Saves records; returns the calls that may be made. If the disk fails, those that change
+    /// nothing: a limit is raised only if it was saved that it may be.
     fn save(&self, outgoing: Outgoing) -> Vec<Call> {
         let Some(store) = &self.store else { return outgoing.calls };
         let mut unsaved = lock(&self.unsaved);
@@ -139,14 +145,8 @@ impl Shared {
             Err(error) => {
                 lock(&self.failures).unsaved += 1;
                 tracing::error!(error = causes(&error), "The state cannot be saved, so no limit is changed.");
-                drop(unsaved);
-                let now = self.now();
-                // As far as the fleet knows, they are lost; that is what it is made for. Nothing
-                // follows, as it could not be saved either.
-                for call in outgoing.calls.iter().filter(|call| matches!(call.request, Request::Stats(_))) {
-                    let _ = self.fleet().note_answer(call, Err(Failure::Silent), now);
-                }
-                Vec::new()
+                // As far as the fleet knows, the others are lost.
+                outgoing.calls.into_iter().filter(|call| matches!(call.request, Request::Stats(_))).collect()
             }
         }
     }

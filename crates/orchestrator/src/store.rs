@@ -2,6 +2,7 @@
 //! term, and the record of each instance.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use control::v1::Instance;
 use prost::Message;
@@ -25,7 +26,8 @@ pub struct StoreError {
 #[derive(Debug)]
 pub(crate) struct Store {
     path: PathBuf,
-    database: Database,
+    /// `None` after an error: redb wants the file to be opened anew.
+    database: Mutex<Option<Database>>,
 }
 
 /// A record in the database.
@@ -56,7 +58,7 @@ impl Store {
         });
         let path = path.to_owned();
         match opened {
-            Ok(database) => Ok(Self { path, database }),
+            Ok(database) => Ok(Self { path, database: Mutex::new(Some(database)) }),
             Err(source) => Err(StoreError { path, source: Box::new(source) }),
         }
     }
@@ -73,7 +75,7 @@ impl Store {
                 let id = figures.get("id")?.map(|id| id.value());
                 let term = figures.get("term")?.map_or(0, |term| term.value());
                 let id = id.unwrap_or_else(|| base::rng::entropy_seed() | 1);
-                let term = (term + 1).max(at_least);
+                let term = term.saturating_add(1).max(at_least);
                 figures.insert("id", id)?;
                 figures.insert("term", term)?;
                 (id, term)
@@ -143,7 +145,17 @@ impl Store {
     }
 
     fn attempt<T>(&self, act: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, StoreError> {
-        act(&self.database).map_err(|source| StoreError { path: self.path.clone(), source: Box::new(source) })
+        let mut database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = match database.take() {
+            Some(open) => Ok(open),
+            None => Database::open(&self.path).map_err(redb::Error::from),
+        };
+        let done = opened.and_then(|open| {
+            let done = act(&open)?;
+            *database = Some(open);
+            Ok(done)
+        });
+        done.map_err(|source| StoreError { path: self.path.clone(), source: Box::new(source) })
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant 1: while an orchestrator leads, the server's own policy makes no rounds
 //! (`Control::set_led`): there is one who decides.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use agent::service::{Service, ServiceConfig};
@@ -113,8 +113,8 @@ impl Instance for Led {
         let surveyed = self.controller.survey(&cache);
         let surveyed = surveyed.map_err(|error| InstanceError::because("the pools cannot be read", error))?;
         let pools: Vec<PoolReport> = surveyed.into_iter().map(|pool| self.report(pool)).collect();
-        let there = |number: &u32| pools.iter().any(|pool| pool.id == *number);
-        self.numbers.retain(|_, number| there(number));
+        let there: HashSet<u32> = pools.iter().map(|pool| pool.id).collect();
+        self.numbers.retain(|_, number| there.contains(number));
         let ledger = cache.ledger();
         Ok(Look {
             instance: self.instance.clone(),
@@ -136,9 +136,9 @@ impl Instance for Led {
                 set => set.map_err(|error| InstanceError::because("the memory cannot be changed", error))?,
             }
         }
-        let granted = |number: u32| grants.iter().find(|grant| grant.id == number);
-        for (&pool, &number) in &self.numbers {
-            if let Some(grant) = granted(number) {
+        let granted: HashMap<u32, &PoolGrant> = grants.iter().map(|grant| (grant.id, grant)).collect();
+        for (&pool, number) in &self.numbers {
+            if let Some(grant) = granted.get(number) {
                 // One that was removed meanwhile has none.
                 let _ = cache.set_pool_grant(pool, Some(ByteSize::new(amounts::memory(&grant.amounts))));
             }

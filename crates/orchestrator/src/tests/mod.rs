@@ -1,5 +1,6 @@
 //! The fleet with agents in a simulated network.
 
+mod cases;
 mod site;
 mod world;
 
