@@ -21,8 +21,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (name, value) = argument.split_once('=').ok_or(usage)?;
         let secs = || value.parse().map(Duration::from_secs_f64);
         match name {
-            "window" => settings.sampling.window = secs()?,
-            "pause" => settings.sampling.pause = secs()?,
+            "window" => settings.sampling.window = Some(secs()?),
+            "pause" => settings.sampling.pause = Some(secs()?),
             "every" => settings.sampling.ages_every = secs()?,
             "keys" => settings.sampling.ages_keys = value.parse()?,
             "looks" => looks = value.parse()?,

@@ -20,6 +20,11 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 /// The time for which reports are read before it is looked whether to stop.
 const PIECE: Duration = Duration::from_millis(100);
 
+/// The longest pause between two windows.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// A pause that is not worth another connection.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+
 /// The order to stop, and a way to wait that it ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stop(Arc<(Mutex<bool>, Condvar)>);
@@ -91,6 +96,39 @@ impl Drop for Background {
     }
 }
 
+/// The times for which reports are read, and the times between these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Windows {
+    pub(super) window: Duration,
+    /// `None`: as long as [`Self::per_sec`] asks for.
+    pub(super) pause: Option<Duration>,
+    /// Reports in a second that the server may be asked for on average: so what they cost it does
+    /// not grow with its load.
+    pub(super) per_sec: u32,
+}
+
+impl Windows {
+    /// Those that are asked for, or else these.
+    pub(super) fn or(self, sampling: &Sampling) -> Self {
+        let window = sampling.window.unwrap_or(self.window);
+        Self { window, pause: sampling.pause.or(self.pause), ..self }
+    }
+
+    /// Returns whether nothing is to be read.
+    pub(super) fn are_empty(&self) -> bool {
+        self.window.is_zero()
+    }
+
+    /// The pause after a window with this number of reports.
+    fn pause(&self, reports: u64) -> Duration {
+        self.pause.unwrap_or_else(|| {
+            let earned = reports as f64 / f64::from(self.per_sec.max(1));
+            let pause = (earned - self.window.as_secs_f64()).clamp(0.0, LONGEST_PAUSE.as_secs_f64());
+            Duration::from_secs_f64(pause)
+        })
+    }
+}
+
 /// A source of reports, and what is made of them.
 pub(super) trait Reports {
     /// Connects, and asks for reports.
@@ -105,26 +143,26 @@ pub(super) trait Reports {
 
 /// Reads reports in windows until it is to stop. The time between windows varies by a fifth, so
 /// that the windows do not keep step with something that recurs.
-pub(super) fn read_in_windows(stop: &Stop, sampling: &Sampling, name: &str, mut reports: impl Reports) {
+pub(super) fn read_in_windows(stop: &Stop, windows: Windows, name: &str, mut reports: impl Reports) {
     let mut rng = seeded(entropy_seed());
     let mut backoff = Backoff::default();
     let mut is_failing = false;
-    while !sampling.window.is_zero() && !stop.is_ordered() {
+    while !windows.are_empty() && !stop.is_ordered() {
         let opened = reports.open(Deadline::after(PATIENCE));
         if opened.is_ok() {
             backoff.reset();
         }
-        let read = opened.and_then(|feed| read_window(stop, sampling, feed, &mut reports));
+        let read = opened.and_then(|feed| read_window(stop, windows, feed, &mut reports));
         reports.pause();
-        let wait = match read {
-            Ok(()) => sampling.pause.mul_f64(rng.random_range(0.8..1.2)),
+        let wait = match &read {
+            Ok(reports) => windows.pause(*reports).mul_f64(rng.random_range(0.8..1.2)),
             Err(_) => backoff.next(),
         };
         match (&read, is_failing) {
             (Err(error), false) => {
                 tracing::warn!(server = name, %error, "The curve cannot be learnt now; it is tried again.");
             }
-            (Ok(()), true) => tracing::info!(server = name, "The curve is learnt again."),
+            (Ok(_), true) => tracing::info!(server = name, "The curve is learnt again."),
             _ => {}
         }
         is_failing = read.is_err();
@@ -134,29 +172,28 @@ pub(super) fn read_in_windows(stop: &Stop, sampling: &Sampling, name: &str, mut 
     }
 }
 
-fn read_window(
-    stop: &Stop,
-    sampling: &Sampling,
-    mut feed: Feed,
-    reports: &mut impl Reports,
-) -> io::Result<()> {
-    let begun = Clock::System.monotonic_nanos();
-    loop {
-        let gone = Duration::from_nanos(Clock::System.monotonic_nanos().saturating_sub(begun));
-        let is_over = !sampling.pause.is_zero() && gone >= sampling.window;
-        if is_over || stop.is_ordered() {
-            return Ok(());
-        }
-        let left = if sampling.pause.is_zero() { PIECE } else { sampling.window.saturating_sub(gone) };
-        let until = gone + left.min(PIECE);
+/// Reads until a window is over after which there is a pause. Returns the reports of this window.
+fn read_window(stop: &Stop, windows: Windows, mut feed: Feed, reports: &mut impl Reports) -> io::Result<u64> {
+    let now = || Duration::from_nanos(Clock::System.monotonic_nanos());
+    let (mut until, mut count) = (now() + windows.window, 0_u64);
+    while !stop.is_ordered() {
+        let piece = (now() + PIECE).min(until);
         // A busy server always has something to say: so the time ends the inner loop.
-        loop {
-            let now = Duration::from_nanos(Clock::System.monotonic_nanos().saturating_sub(begun));
-            let Some(wait) = until.checked_sub(now).filter(|wait| !wait.is_zero()) else { break };
-            feed.read(wait, |line, len| reports.line(line, len))?;
+        while let Some(wait) = piece.checked_sub(now()).filter(|wait| !wait.is_zero()) {
+            feed.read(wait, |line, len| {
+                count = count.saturating_add(1);
+                reports.line(line, len);
+            })?;
         }
         reports.pause();
+        if now() >= until {
+            if windows.pause(count) >= SHORTEST_PAUSE {
+                break;
+            }
+            (until, count) = (now() + windows.window, 0);
+        }
     }
+    Ok(count)
 }
 
 #[cfg(test)]
@@ -170,6 +207,15 @@ mod tests {
         assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
         backoff.reset();
         assert_eq!(backoff.next(), FIRST_RETRY);
+    }
+
+    #[test]
+    fn pauses_are_as_long_as_reports_ask_for() {
+        let windows = Windows { window: Duration::from_secs(1), pause: None, per_sec: 1000 };
+        let secs = |reports| windows.pause(reports).as_secs_f64();
+        assert_eq!([secs(0), secs(1000), secs(5000), secs(u64::MAX)], [0.0, 0.0, 4.0, 60.0]);
+        let sampling = Sampling { pause: Some(Duration::from_secs(7)), ..Sampling::default() };
+        assert_eq!(windows.or(&sampling).pause(0), Duration::from_secs(7));
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod sample;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::Clock;
 use base::hash::key_hash;
@@ -43,7 +44,7 @@ use self::client::{Client, ask, refused};
 use self::info::Info;
 use self::learnt::{Caused, Learnt};
 use self::reply::Reply;
-use super::background::{Background, Reports, read_in_windows};
+use super::background::{Background, Reports, Windows, read_in_windows};
 use super::identity::Identity;
 use super::learn::{self, Learner, RedisLearning, Sampling};
 use super::wire::{Address, Deadline, Feed, PATIENCE};
@@ -52,6 +53,9 @@ use crate::{Instance, InstanceError, Look};
 const MIB: u64 = 1 << 20;
 /// Bytes of an entry of `MONITOR` that are looked at.
 const ENTRY: usize = 4096;
+/// A command costs Redis 2 to 3 us more while it is monitored: these are some 1.5 % of its only
+/// processor.
+const WINDOWS: Windows = Windows { window: Duration::from_millis(250), pause: None, per_sec: 5000 };
 /// The pool that all of Redis is.
 const POOL: u32 = 1;
 /// For an incarnation, which is not a secret.
@@ -80,15 +84,16 @@ impl Redis {
         let learnt = Arc::new(Mutex::new(learnt));
         let client = || Client::new(address.clone(), login.clone());
         let name = format!("Redis at {address}");
+        let windows = WINDOWS.or(&sampling);
         let mut background = Vec::new();
-        if sampling.redis != RedisLearning::Ages && !sampling.window.is_zero() {
+        if sampling.redis != RedisLearning::Ages && !windows.are_empty() {
             let monitor = Monitor { client: client(), learnt: Arc::clone(&learnt) };
             let name = name.clone();
             background.push(Background::start("monitor", move |stop| {
-                read_in_windows(stop, &sampling, &name, monitor);
+                read_in_windows(stop, windows, &name, monitor);
             })?);
         }
-        if sampling.redis != RedisLearning::Monitor && !sampling.window.is_zero() {
+        if sampling.redis != RedisLearning::Monitor && !windows.are_empty() {
             let sampler = sample::Sampler::new(client(), Arc::clone(&learnt), &sampling);
             background.push(Background::start("ages", move |stop| sampler.run(stop, &name))?);
         }

@@ -10,7 +10,7 @@ use crate::support::{failure, open};
 
 /// Settings of an agent that only asks.
 fn without_learning() -> TargetSettings {
-    let sampling = Sampling { window: Duration::ZERO, ..Sampling::default() };
+    let sampling = Sampling { window: Some(Duration::ZERO), ..Sampling::default() };
     TargetSettings { sampling, ..TargetSettings::default() }
 }
 

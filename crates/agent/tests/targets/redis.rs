@@ -30,7 +30,7 @@ fn agent(server: &Server, sampling: Sampling) -> Box<dyn Instance> {
 }
 
 fn quiet() -> Sampling {
-    Sampling { window: Duration::ZERO, ..Sampling::default() }
+    Sampling { window: Some(Duration::ZERO), ..Sampling::default() }
 }
 
 /// Reads `count` keys, some at a time, and stores those that missed. Returns the misses.

@@ -94,7 +94,7 @@ pub(crate) fn poll<T>(patience: Duration, mut attempt: impl FnMut() -> Option<T>
 
 /// Learning without pauses.
 pub(crate) fn always() -> Sampling {
-    Sampling { pause: Duration::ZERO, ages_every: Duration::from_millis(500), ..Sampling::default() }
+    Sampling { pause: Some(Duration::ZERO), ages_every: Duration::from_millis(500), ..Sampling::default() }
 }
 
 pub(crate) fn open(scheme: &str, address: SocketAddr, settings: TargetSettings) -> Box<dyn Instance> {

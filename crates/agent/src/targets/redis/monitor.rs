@@ -312,6 +312,7 @@ mod tests {
     fn a_value_that_was_cut_has_its_length() {
         let line = format!(r#"1.1 [0 127.0.0.1:47600] "set" "k" "{}""#, "v".repeat(9_000));
         let mut learner = Learner::new(&Sampling::default(), 0);
+        learner.warm_up();
         let kept = line.get(..1000).expect("a beginning");
         learn(kept.as_bytes(), line.len(), 100, &mut learner);
         let get = r#"1.2 [0 127.0.0.1:47600] "get" "k""#;
