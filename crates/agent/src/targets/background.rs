@@ -20,6 +20,10 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 /// The time for which reports are read before it is looked whether to stop.
 const PIECE: Duration = Duration::from_millis(100);
 
+/// A window with more bytes ends early: the server may keep in memory what is not read yet.
+const WINDOW_BYTES: u64 = 64 << 20;
+/// A report of more bytes counts as several.
+const REPORT_BYTES: u64 = 1024;
 /// The longest pause between two windows.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A pause that is not worth another connection.
@@ -119,14 +123,23 @@ impl Windows {
         self.window.is_zero()
     }
 
-    /// The pause after a window with this number of reports.
-    fn pause(&self, reports: u64) -> Duration {
+    /// The pause after a window with these reports.
+    fn pause(&self, seen: Seen) -> Duration {
         self.pause.unwrap_or_else(|| {
+            // A large report costs as several do.
+            let reports = seen.reports.max(seen.bytes / REPORT_BYTES);
             let earned = reports as f64 / f64::from(self.per_sec.max(1));
             let pause = (earned - self.window.as_secs_f64()).clamp(0.0, LONGEST_PAUSE.as_secs_f64());
             Duration::from_secs_f64(pause)
         })
     }
+}
+
+/// The reports of a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    reports: u64,
+    bytes: u64,
 }
 
 /// A source of reports, and what is made of them.
@@ -155,7 +168,7 @@ pub(super) fn read_in_windows(stop: &Stop, windows: Windows, name: &str, mut rep
         let read = opened.and_then(|feed| read_window(stop, windows, feed, &mut reports));
         reports.pause();
         let wait = match &read {
-            Ok(reports) => windows.pause(*reports).mul_f64(rng.random_range(0.8..1.2)),
+            Ok(seen) => windows.pause(*seen).mul_f64(rng.random_range(0.8..1.2)),
             Err(_) => backoff.next(),
         };
         match (&read, is_failing) {
@@ -173,27 +186,36 @@ pub(super) fn read_in_windows(stop: &Stop, windows: Windows, name: &str, mut rep
 }
 
 /// Reads until a window is over after which there is a pause. Returns the reports of this window.
-fn read_window(stop: &Stop, windows: Windows, mut feed: Feed, reports: &mut impl Reports) -> io::Result<u64> {
+fn read_window(
+    stop: &Stop,
+    windows: Windows,
+    mut feed: Feed,
+    reports: &mut impl Reports,
+) -> io::Result<Seen> {
     let now = || Duration::from_nanos(Clock::System.monotonic_nanos());
-    let (mut until, mut count) = (now() + windows.window, 0_u64);
+    let (mut until, mut seen) = (now() + windows.window, Seen::default());
     while !stop.is_ordered() {
         let piece = (now() + PIECE).min(until);
         // A busy server always has something to say: so the time ends the inner loop.
         while let Some(wait) = piece.checked_sub(now()).filter(|wait| !wait.is_zero()) {
-            feed.read(wait, |line, len| {
-                count = count.saturating_add(1);
+            let bytes = feed.read(wait, |line, len| {
+                seen.reports = seen.reports.saturating_add(1);
                 reports.line(line, len);
             })?;
-        }
-        reports.pause();
-        if now() >= until {
-            if windows.pause(count) >= SHORTEST_PAUSE {
+            seen.bytes = seen.bytes.saturating_add(bytes as u64);
+            if seen.bytes > WINDOW_BYTES {
                 break;
             }
-            (until, count) = (now() + windows.window, 0);
+        }
+        reports.pause();
+        if now() >= until || seen.bytes > WINDOW_BYTES {
+            if windows.pause(seen) >= SHORTEST_PAUSE {
+                break;
+            }
+            (until, seen) = (now() + windows.window, Seen::default());
         }
     }
-    Ok(count)
+    Ok(seen)
 }
 
 #[cfg(test)]
@@ -212,10 +234,11 @@ mod tests {
     #[test]
     fn pauses_are_as_long_as_reports_ask_for() {
         let windows = Windows { window: Duration::from_secs(1), pause: None, per_sec: 1000 };
-        let secs = |reports| windows.pause(reports).as_secs_f64();
-        assert_eq!([secs(0), secs(1000), secs(5000), secs(u64::MAX)], [0.0, 0.0, 4.0, 60.0]);
+        let secs = |reports, bytes| windows.pause(Seen { reports, bytes }).as_secs_f64();
+        assert_eq!([secs(0, 0), secs(1000, 9), secs(5000, 9), secs(u64::MAX, 9)], [0.0, 0.0, 4.0, 60.0]);
+        assert_eq!(secs(10, 5000 * REPORT_BYTES), 4.0, "a few large ones");
         let sampling = Sampling { pause: Some(Duration::from_secs(7)), ..Sampling::default() };
-        assert_eq!(windows.or(&sampling).pause(0), Duration::from_secs(7));
+        assert_eq!(windows.or(&sampling).pause(Seen::default()), Duration::from_secs(7));
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl Redis {
     }
 
     /// The curve as far as it is known.
-    fn curve(&self, info: &Info, measured: f64) -> Option<v1::Curve> {
+    fn curve(&self, info: &Info) -> Option<v1::Curve> {
         let mut learnt = self.learnt.lock();
         let limit = info.limit.saturating_sub(info.startup).min(u64::MAX / 8);
         learnt.learner.resize(info.in_keys(), limit);
@@ -141,7 +141,7 @@ impl Redis {
         });
         let curve = match (self.learning, by_age, monitored) {
             (RedisLearning::Monitor, _, monitored) => monitored?,
-            (_, Some(by_age), Some(monitored)) => join(&by_age, &monitored, info.used, measured)?,
+            (_, Some(by_age), Some(monitored)) => join(&by_age, &monitored, info.used)?,
             (_, by_age, monitored) => by_age.or(monitored)?,
         };
         Some(learn::message(&curve, 1.0))
@@ -155,13 +155,8 @@ impl Redis {
 
 /// The curve by age up to the memory in use, and the monitored one beyond it, which is scaled so
 /// that they meet.
-fn join(
-    by_age: &MissRatioCurve,
-    monitored: &MissRatioCurve,
-    used: u64,
-    measured: f64,
-) -> Option<MissRatioCurve> {
-    let here = by_age.miss_ratio(used as f64).max(measured.min(1.0));
+fn join(by_age: &MissRatioCurve, monitored: &MissRatioCurve, used: u64) -> Option<MissRatioCurve> {
+    let here = by_age.miss_ratio(used as f64);
     let there = monitored.miss_ratio(used as f64);
     let scale = if there > 0.0 { here / there } else { 0.0 };
     let below = by_age.points().iter().filter(|point| point.size < used).copied();
@@ -179,7 +174,6 @@ impl Instance for Redis {
     fn look(&mut self) -> Result<Look, InstanceError> {
         let info = self.info(Deadline::after(PATIENCE))?;
         let (reads, misses) = self.learnt.lock().caused.without(&info);
-        let measured = if reads > 0 { misses as f64 / reads as f64 } else { 1.0 };
         let least = self.identity.least(Self::least(&info));
         let used = amounts::of_memory(info.used);
         let limits = if info.limit == 0 { Vec::new() } else { amounts::of_memory(info.limit) };
@@ -194,7 +188,7 @@ impl Instance for Redis {
             weight: 1.0,
             reads,
             misses,
-            curve: self.curve(&info, measured),
+            curve: self.curve(&info),
             ..PoolReport::default()
         };
         Ok(Look {

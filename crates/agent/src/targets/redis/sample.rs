@@ -24,6 +24,8 @@ const BATCH: usize = 32;
 /// The time that the agent waits after a batch, in times of what the batch took: so the sampling
 /// takes a part of the server's time that is bounded, however slow the server is.
 const REST: u32 = 4;
+/// The time to the second sample, at most.
+const SECOND: Duration = Duration::from_secs(2);
 /// Samples that make up the curve.
 const SAMPLES: usize = 4;
 /// Measurements of the rate of reads that are kept.
@@ -64,7 +66,8 @@ impl Sampler {
             let wait = match &sampled {
                 Ok(()) => {
                     backoff.reset();
-                    self.every
+                    // The rate of reads is known from two samples on.
+                    if self.moments.len() < 2 { self.every.min(SECOND) } else { self.every }
                 }
                 Err(_) => backoff.next().max(self.every),
             };
