@@ -11,7 +11,8 @@
 //! 1. A miss ratio that falls as memory grows makes the number of keys a concave function of `T`.
 //!    The estimate is the least concave function above the sampled one (Grenander's estimator).
 //! 2. Redis counts idle times in whole seconds on a coarse clock: `k` is between `k-1` and `k+1`.
-//!    Keys that were used within half a second are not told apart.
+//!    Keys that were used within half a second are not told apart, and a cache that turns over in
+//!    a few seconds has no such curve.
 //! 3. Among the keys that are idle for longest, some were evicted already, as Redis evicts the
 //!    oldest of a few random ones. There the slope falls below the measured miss ratio; these
 //!    points are left out, and the curve ends at the memory in use with that ratio.

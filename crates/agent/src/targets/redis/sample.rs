@@ -28,6 +28,8 @@ const REST: u32 = 4;
 const SECOND: Duration = Duration::from_secs(2);
 /// Samples that make up the curve.
 const SAMPLES: usize = 4;
+/// If nine of ten keys were used within this time, whole seconds tell them apart too badly.
+const LEAST_AGE: u64 = 8;
 /// Measurements of the rate of reads that are kept.
 const MOMENTS: usize = 360;
 
@@ -153,11 +155,15 @@ impl Sampler {
         }
     }
 
-    /// The rates over the time in which nine of ten keys were used, as far back as it is known.
+    /// The rates over the time in which nine of ten keys were used, as far back as it is known;
+    /// `None` if that time is too short.
     fn rates(&self, info: &Info, ages: &[Age]) -> Option<Rates> {
         let mut idle: Vec<u64> = ages.iter().map(|age| age.idle).collect();
         let last = idle.len().checked_sub(1)?;
         let (_, &mut most, _) = idle.select_nth_unstable(last * 9 / 10);
+        if most < LEAST_AGE {
+            return None;
+        }
         let now = self.moments.back()?;
         let horizon = now.at.saturating_sub(most.saturating_mul(1_000_000_000));
         let then = self.moments.iter().find(|moment| moment.at >= horizon).filter(|then| then.at < now.at);
