@@ -2,7 +2,7 @@
 //!
 //! *Limits* are set by `cache_memlimit`, in whole MiB, at least 8. memcached stops growing then and
 //! frees nothing: 1.6.18, whose limit was lowered below what it had, kept all of its memory for as
-//! long as it was watched, idle and under load, with `slab_automove` at 0, 1 and 2 alike. The limit
+//! long as it was watched, idle and under load, with `slab_automove` at 1 and at 2. The limit
 //! only counts when a page is moved to the global pool, which the automover does not do for this
 //! reason. So the target moves pages itself, by `slabs reassign CLASS 0`, until memcached has no
 //! more than its limit: some 6 ms for each MiB, and at most [`RELEASE`] in one call; the next calls
