@@ -109,6 +109,9 @@ pub(super) struct Windows {
     /// Reports in a second that the server may be asked for on average: so what they cost it does
     /// not grow with its load.
     pub(super) per_sec: u32,
+    /// The least pause of a server that reports more than that. Without it, a server that is slower
+    /// while it reports would earn itself shorter pauses.
+    pub(super) busy_pause: Duration,
 }
 
 impl Windows {
@@ -130,7 +133,8 @@ impl Windows {
             let reports = seen.reports.max(seen.bytes / REPORT_BYTES);
             let earned = reports as f64 / f64::from(self.per_sec.max(1));
             let pause = (earned - self.window.as_secs_f64()).clamp(0.0, LONGEST_PAUSE.as_secs_f64());
-            Duration::from_secs_f64(pause)
+            let pause = Duration::from_secs_f64(pause);
+            if pause < SHORTEST_PAUSE { pause } else { pause.max(self.busy_pause) }
         })
     }
 }
@@ -233,9 +237,15 @@ mod tests {
 
     #[test]
     fn pauses_are_as_long_as_reports_ask_for() {
-        let windows = Windows { window: Duration::from_secs(1), pause: None, per_sec: 1000 };
+        let windows = Windows {
+            window: Duration::from_secs(1),
+            pause: None,
+            per_sec: 1000,
+            busy_pause: Duration::from_secs(3),
+        };
         let secs = |reports, bytes| windows.pause(Seen { reports, bytes }).as_secs_f64();
         assert_eq!([secs(0, 0), secs(1000, 9), secs(5000, 9), secs(u64::MAX, 9)], [0.0, 0.0, 4.0, 60.0]);
+        assert_eq!(secs(2000, 9), 3.0, "it is busy");
         assert_eq!(secs(10, 5000 * REPORT_BYTES), 4.0, "a few large ones");
         let sampling = Sampling { pause: Some(Duration::from_secs(7)), ..Sampling::default() };
         assert_eq!(windows.or(&sampling).pause(Seen::default()), Duration::from_secs(7));

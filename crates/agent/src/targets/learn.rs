@@ -65,7 +65,8 @@ pub struct Sampling {
     /// nothing is learnt. Default: 1 s for memcached, 0.25 s for Redis and Valkey.
     pub window: Option<Duration>,
     /// The time between two windows. 0: the server always reports. Default: so that the server
-    /// reports 15,000 accesses in a second on average, and a Redis or Valkey 5000; up to a minute.
+    /// reports 15,000 accesses in a second on average, and a Redis or Valkey 1000, in 2 % of
+    /// the time at most; up to a minute.
     pub pause: Option<Duration>,
     /// Redis and Valkey: the way. Default [`RedisLearning::Both`].
     pub redis: RedisLearning,
