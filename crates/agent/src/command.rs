@@ -42,12 +42,14 @@ pub struct AgentArguments {
     /// `monitor` (MONITOR, in windows) or `both`
     #[arg(long, value_name = "WAY", default_value = "both", value_parser = learning)]
     pub learn: RedisLearning,
-    /// The time for which the server reports its accesses, again and again; 0 is never
-    #[arg(long, value_name = "SECS", default_value_t = Sampling::default().window.as_secs_f64())]
-    pub window_secs: f64,
-    /// The time between two such windows
-    #[arg(long, value_name = "SECS", default_value_t = Sampling::default().pause.as_secs_f64())]
-    pub pause_secs: f64,
+    /// The time for which the server reports its accesses, again and again; 0 is never [default: 1
+    /// for memcached, 0.25 for Redis and Valkey]
+    #[arg(long, value_name = "SECS")]
+    pub window_secs: Option<f64>,
+    /// The time between two such windows; 0: the server always reports [default: by its load, so
+    /// that the server is slowed down little]
+    #[arg(long, value_name = "SECS")]
+    pub pause_secs: Option<f64>,
     /// The address at which the orchestrator reaches the agent; port 0 is any free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
@@ -84,8 +86,9 @@ impl AgentArguments {
     /// In words, if the address or a setting is wrong, or the server cannot be led.
     pub fn open(&self) -> Result<Box<dyn Instance>, String> {
         let target = Target::parse(&self.target).map_err(|error| error.to_string())?;
-        let secs = |what: &str, secs: f64| {
-            std::time::Duration::try_from_secs_f64(secs).map_err(|error| format!("{what} {secs}: {error}"))
+        let secs = |what: &str, secs: Option<f64>| {
+            let time = secs.map(std::time::Duration::try_from_secs_f64).transpose();
+            time.map_err(|error| format!("{what}: {error}"))
         };
         let sampling = Sampling {
             window: secs("--window-secs", self.window_secs)?,
