@@ -250,8 +250,8 @@ fn status(state: &Value) -> String {
         }
         let _ = writeln!(
             shown,
-            "  {:<24} {:<10} {:>10} {:>10} {:>10}  {}",
-            "INSTANCE", "KIND", "LIMIT", "USED", "DECIDED", "AGENT"
+            "  {:<24} {:<10} {:>10} {:>10} {:>10}  AGENT",
+            "INSTANCE", "KIND", "LIMIT", "USED", "DECIDED"
         );
         for instance in node["instances"].as_array().into_iter().flatten() {
             let agent =

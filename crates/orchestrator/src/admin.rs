@@ -153,8 +153,7 @@ async fn check(State(shared): State<Arc<Shared>>, request: Request, next: Next) 
     let headers = request.headers();
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     // Without a token, no web page shall ask through a browser of this machine.
-    let is_foreign =
-        headers.contains_key(header::ORIGIN) || !text(header::HOST).is_none_or(|host| is_local(host));
+    let is_foreign = headers.contains_key(header::ORIGIN) || !text(header::HOST).is_none_or(is_local);
     if is_foreign && !shared.access.has_token() {
         let words = "Requests of web pages, and to other names than localhost, need a token.\n";
         return (StatusCode::FORBIDDEN, words).into_response();

@@ -539,7 +539,7 @@ impl Fleet {
                 let held = member.hold.held();
                 #[cfg(test)]
                 let held = if self.planted == Planted::SaveLate { member.hold.limit() } else { held };
-                self.unsaved.extend(member.to_save(held, false).map(|record| (key.clone(), Some(record))));
+                self.unsaved.extend(member.unsaved(held, false).map(|record| (key.clone(), Some(record))));
             }
         }
         Outgoing { save: std::mem::take(&mut self.unsaved), calls }
@@ -551,7 +551,7 @@ impl Fleet {
             let held = member.hold.held();
             #[cfg(test)]
             let held = if self.planted == Planted::SaveLate { member.hold.limit() } else { held };
-            self.unsaved.extend(member.to_save(held, true).map(|record| (key.clone(), Some(record))));
+            self.unsaved.extend(member.unsaved(held, true).map(|record| (key.clone(), Some(record))));
         }
         Outgoing { save: std::mem::take(&mut self.unsaved), calls }
     }

@@ -207,7 +207,7 @@ impl Member {
 
     /// The record, if it must be saved: as the instance can have more than was saved, or is another
     /// one; with `all`, also if it can have less.
-    pub(crate) fn to_save(&mut self, held: u64, all: bool) -> Option<Record> {
+    pub(crate) fn unsaved(&mut self, held: u64, all: bool) -> Option<Record> {
         let is_saved = self.saved.as_ref().is_some_and(|saved| {
             (saved.held_bytes == held || !all && saved.held_bytes > held)
                 && saved.session == self.session

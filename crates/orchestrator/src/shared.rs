@@ -180,7 +180,7 @@ impl Shared {
         let channel = self.channel(&call.address).map_err(Status::unavailable)?;
         let mut client = AgentClient::with_interceptor(channel, self.access.shown());
         match &call.request {
-            Request::Stats(request) => Ok(Answer::Stats(client.stats(request.clone()).await?.into_inner())),
+            Request::Stats(request) => Ok(Answer::Stats(client.stats(*request).await?.into_inner())),
             Request::Resize(request) => {
                 Ok(Answer::Resize(client.resize(request.clone()).await?.into_inner()))
             }

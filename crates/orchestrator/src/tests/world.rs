@@ -474,7 +474,7 @@ impl World {
         }
         for call in outgoing.calls {
             let message = match &call.request {
-                Request::Stats(request) => Message::Stats(request.clone()),
+                Request::Stats(request) => Message::Stats(*request),
                 Request::Resize(request) => Message::Resize(request.clone()),
             };
             let site: usize = call.address.trim_start_matches("site ").parse().expect("a site");
