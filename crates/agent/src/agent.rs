@@ -137,7 +137,7 @@ impl<I: Instance> Agent<I> {
                 self.duty.give_up();
             } else {
                 self.duty.renew(now + Nanos::from(request.lease_millis) * MILLI);
-                self.note_led(true);
+                self.note_led(self.duty.lease_left(now) > 0);
                 response.accepted = true;
                 response.holding = Some(self.holding(&look));
                 self.reports.write(&look.pools, request.known, &mut response);
@@ -191,5 +191,103 @@ impl<I: Instance> Agent<I> {
 
     fn lease_left_millis(&self, now: Nanos) -> u32 {
         u32::try_from(self.duty.lease_left(now) / MILLI).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::amounts;
+    use control::v1::{Amount, Instance as Named, Leader, PoolGrant};
+
+    const LEADER: Leader = Leader { term: 1, id: 9 };
+    const LEASE: Nanos = 1_000 * MILLI;
+
+    /// A server that can be restarted.
+    #[derive(Debug, Default)]
+    struct Model {
+        incarnation: u64,
+        limit: u64,
+        resizes: u32,
+        led: Vec<bool>,
+    }
+
+    impl Instance for Model {
+        fn look(&mut self) -> Result<Look, InstanceError> {
+            let instance = Named { incarnation: self.incarnation, ..Named::default() };
+            Ok(Look { instance, limits: amounts::of_memory(self.limit), ..Look::default() })
+        }
+
+        fn resize(&mut self, limits: &[Amount], _: &[PoolGrant]) -> Result<(), InstanceError> {
+            (self.limit, self.resizes) = (amounts::memory(limits), self.resizes + 1);
+            Ok(())
+        }
+
+        fn set_led(&mut self, is_led: bool) {
+            self.led.push(is_led);
+        }
+    }
+
+    fn agent() -> Agent<Model> {
+        let config = AgentConfig { address: "here:1".to_owned(), session: 5 };
+        Agent::new(config, Model { incarnation: 1, limit: 10, ..Model::default() })
+    }
+
+    fn stats(lease: Nanos) -> StatsRequest {
+        let lease_millis = u32::try_from(lease / MILLI).expect("short");
+        StatsRequest { leader: Some(LEADER), session: 5, lease_millis, known: 0 }
+    }
+
+    fn resize(sequence: u64, limit: u64) -> ResizeRequest {
+        let limits = amounts::of_memory(limit);
+        ResizeRequest { leader: Some(LEADER), session: 5, sequence, limits, ..ResizeRequest::default() }
+    }
+
+    #[test]
+    fn limits_are_set_during_a_lease_once_and_in_order() {
+        let mut agent = agent();
+        assert!(!agent.resize(&resize(1, 20), 0).unwrap().accepted, "there is no lease");
+        assert!(agent.stats(&stats(LEASE), 0).unwrap().accepted);
+        for (sequence, limit, now) in [(2, 20, 1), (2, 20, 2), (1, 30, 3)] {
+            let answer = agent.resize(&resize(sequence, limit), now).unwrap();
+            let holding = answer.holding.expect("what it has");
+            assert_eq!((amounts::memory(&holding.limits), holding.sequence), (20, 2));
+        }
+        assert_eq!(agent.instance().resizes, 1);
+        assert!(!agent.resize(&resize(3, 40), LEASE).unwrap().accepted, "the lease is over");
+        assert_eq!(agent.next(LEASE), Next::Register);
+        assert_eq!(agent.instance().led, [true, false]);
+    }
+
+    #[test]
+    fn a_question_without_a_lease_is_answered_and_leads_nothing() {
+        let mut agent = agent();
+        let answer = agent.stats(&stats(0), 7).unwrap();
+        assert!(answer.accepted && answer.holding.is_some());
+        assert_eq!((agent.next(7), agent.is_led()), (Next::Register, false));
+        assert!(agent.instance().led.is_empty());
+    }
+
+    #[test]
+    fn a_server_that_was_restarted_registers_again() {
+        let mut agent = agent();
+        agent.stats(&stats(LEASE), 0).unwrap();
+        agent.instance.incarnation = 2;
+        assert!(!agent.resize(&resize(1, 20), 1).unwrap().accepted);
+        assert!(!agent.resize(&resize(2, 30), 2).unwrap().accepted, "the lease was given up");
+        assert_eq!(agent.next(3), Next::Register);
+        let named = agent.registration(3).unwrap().instance.expect("it has a name");
+        assert_eq!(named.incarnation, 2);
+    }
+
+    #[test]
+    fn requests_to_another_agent_change_nothing() {
+        let mut agent = agent();
+        agent.stats(&stats(LEASE), 0).unwrap();
+        let other = ResizeRequest { session: 6, ..resize(1, 20) };
+        let answer = agent.resize(&other, 1).unwrap();
+        assert!(!answer.accepted && answer.session == 5);
+        assert!(!agent.stats(&StatsRequest { session: 6, ..stats(LEASE) }, 1).unwrap().accepted);
+        assert_eq!(agent.instance().limit, 10);
     }
 }
