@@ -25,9 +25,7 @@ pub(crate) fn run(arguments: &OrchestrateArguments) -> Result<(), String> {
     let service = arguments.start()?;
     say(&format!("Agents register at {}.\n", service.address()));
     if let Some(admin) = service.admin_address() {
-        say(&format!(
-            "Figures: http://{admin}/fleet.json and /metrics; `millpond fleet status` shows them.\n"
-        ));
+        say(&format!("http://{admin}/ shows what it does, and so does `millpond fleet status`.\n"));
     }
     while !stop.load(Ordering::Relaxed) {
         if !service.is_up() {

@@ -1,7 +1,7 @@
-//! HTTP for operators: `/healthz`, `/fleet.json`, `/decisions.json`, `/what-if`, `/metrics`,
-//! and `POST /forget/NAME`.
+//! HTTP for operators: a page at `/`, `/healthz`, `/fleet.json`, `/decisions.json`, `/what-if`,
+//! `/curve`, `/metrics`, and `POST /forget/NAME`.
 //!
-//! If there is a token, each request must show it, but for `/healthz`.
+//! If there is a token, each request must show it, but for `/healthz` and the page.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -23,6 +23,10 @@ use crate::decide::{Decided, DecidedPool};
 use crate::exchange::MemberStatus;
 use crate::metrics;
 use crate::shared::Shared;
+
+/// The page may run its own parts and ask this server. Nothing in it comes from elsewhere, and no
+/// other page can frame it.
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 /// Connections of operators at the same time: others wait, so that agents find room.
 const MOST_CONNECTIONS: usize = 64;
@@ -135,9 +139,11 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stoppe
         .route("/fleet.json", get(fleet))
         .route("/decisions.json", get(decisions))
         .route("/what-if", get(what_if))
+        .route("/curve", get(curve))
         .route("/metrics", get(metrics))
         .route("/forget/{name}", post(forget))
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), check))
+        .route("/", get(page))
         .route("/healthz", get(async || "ok\n"))
         .with_state(shared);
     let until = async move {
@@ -240,13 +246,34 @@ struct Question {
 
 async fn what_if(State(shared): State<Arc<Shared>>, Query(question): Query<Question>) -> Response {
     let answer = shared.fleet().what_if(&question.pool, question.bytes);
-    answer.map_or_else(
-        || {
-            let words = format!("There is no pool {:?}, or its curve is not known yet.\n", question.pool);
-            (StatusCode::NOT_FOUND, words).into_response()
-        },
-        |answer| Json(answer).into_response(),
-    )
+    answer.map_or_else(|| unknown(&question.pool), |answer| Json(answer).into_response())
+}
+
+/// The pool whose curve is asked for.
+#[derive(Debug, Deserialize)]
+struct Named {
+    pool: String,
+}
+
+async fn curve(State(shared): State<Arc<Shared>>, Query(Named { pool }): Query<Named>) -> Response {
+    let curve = shared.fleet().curve(&pool);
+    curve.map_or_else(|| unknown(&pool), |curve| Json(curve).into_response())
+}
+
+fn unknown(pool: &str) -> Response {
+    let words = format!("There is no pool {pool:?}, or its curve is not known yet.\n");
+    (StatusCode::NOT_FOUND, words).into_response()
+}
+
+/// The page: without figures, which it asks for with the token.
+async fn page() -> Response {
+    let about = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    (about, include_str!("page.html")).into_response()
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {

@@ -11,8 +11,6 @@ use control::v1::{
     StatsRequest, StatsResponse,
 };
 
-use serde::Serialize;
-
 use crate::decide::{self, Decided};
 use crate::exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request, Superseded};
 use crate::hold::Hold;
@@ -65,21 +63,6 @@ pub enum FleetError {
     /// There is no policy of this name.
     #[error("there is no policy {0:?}; one of {names}", names = registry::policies().iter().map(|entry| entry.name).collect::<Vec<_>>().join(", "))]
     Policy(String),
-}
-
-/// The predicted outcome of another grant.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct WhatIf {
-    /// The grant now, in bytes.
-    pub granted_bytes: u64,
-    /// The other grant, in bytes.
-    pub bytes: u64,
-    /// The miss ratio that is predicted with the grant.
-    pub miss_ratio: f64,
-    /// The miss ratio that is predicted with the other one.
-    pub would_miss: f64,
-    /// The misses per second that the other one saves; negative if it adds some.
-    pub saved_misses_per_sec: f64,
 }
 
 /// All instances of an orchestrator.
@@ -190,19 +173,6 @@ impl Fleet {
     /// in bytes.
     pub fn node(&self, node: &str) -> (u64, u64) {
         (self.memory(node), self.held(node))
-    }
-
-    /// The outcome of another grant for a pool, which is named as in decisions. `None`: there is no
-    /// such pool, or its curve is not known.
-    pub fn what_if(&self, pool: &str, bytes: u64) -> Option<WhatIf> {
-        let all = self.members.iter().flat_map(|(key, member)| {
-            member.pools.values().map(move |pool| (decide::name(&key.name, &pool.report.name), pool))
-        });
-        let (_, pool) = all.into_iter().find(|(name, _)| name == pool)?;
-        let granted_bytes = pool.granted.unwrap_or_else(|| pool.used());
-        let (now, then) = (pool.would_miss(granted_bytes)?, pool.would_miss(bytes)?);
-        let saved_misses_per_sec = pool.reads_per_sec * (now - then);
-        Some(WhatIf { granted_bytes, bytes, miss_ratio: now, would_miss: then, saved_misses_per_sec })
     }
 
     /// An agent registers.

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod ask;
 pub mod command;
 mod decide;
 mod enforce;
@@ -33,9 +34,10 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use ask::{PoolCurve, WhatIf};
 pub use decide::{Decided, DecidedPool, Move};
 pub use exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request, Superseded};
-pub use fleet::{Budget, Fleet, FleetConfig, FleetError, WhatIf};
+pub use fleet::{Budget, Fleet, FleetConfig, FleetError};
 pub use history::Told;
 pub use store::StoreError;
 

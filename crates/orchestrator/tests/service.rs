@@ -145,6 +145,10 @@ fn memory_moves_between_instances_and_returns_from_one_that_leaves() {
     assert!(page(&orchestrator, "/decisions.json").starts_with('['));
     let more = page(&orchestrator, "/what-if?pool=large/all&bytes=209715200");
     assert!(more.contains("\"would_miss\":0.0"), "{more}");
+    let curve = page(&orchestrator, "/curve?pool=large/all");
+    assert!(curve.contains("\"points\":[["), "{curve}");
+    let html = page(&orchestrator, "/");
+    assert!(html.contains("Millpond fleet") && !html.contains("http://") | html.contains("www.w3.org"));
     let documented = include_str!("../../../docs/operations.md");
     for line in page(&orchestrator, "/metrics").lines().filter(|line| !line.starts_with('#')) {
         let name = line.split(['{', ' ']).next().unwrap_or_default();
