@@ -16,7 +16,8 @@ use crate::targets::{RedisLearning, Sampling, Target, TargetSettings};
 /// Flags of `millpond agent`.
 #[derive(Clone, Debug, Args)]
 pub struct AgentArguments {
-    /// The server: memcached://HOST:PORT, redis://[USER@]HOST:PORT or valkey://[USER@]HOST:PORT
+    /// The server: `memcached://HOST:PORT`, `redis://[USER@]HOST:PORT` or
+    /// `valkey://[USER@]HOST:PORT`
     #[arg(long, value_name = "URL", env = "MILLPOND_AGENT_TARGET")]
     pub target: String,
     /// The orchestrator; without one, what the server has and its curve are printed, and nothing is

@@ -6,7 +6,7 @@
 //! network. [`service`] gives it all three.
 //!
 //! Invariants:
-//! 1. For each node, the sum of what instances can have ([`hold`]) never exceeds its memory because
+//! 1. For each node, the sum of what instances can have (`hold`) never exceeds its memory because
 //!    of a request: a limit is raised only by memory that nobody can have. It may exceed it because
 //!    instances come that have memory already; then limits are only lowered.
 //! 2. What is saved of an instance is never less than what it can have, at the moment that a

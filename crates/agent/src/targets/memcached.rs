@@ -5,7 +5,7 @@
 //! long as it was watched, idle and under load, with `slab_automove` at 1 and at 2. The limit
 //! only counts when a page is moved to the global pool, which the automover does not do for this
 //! reason. So the target moves pages itself, by `slabs reassign CLASS 0`, until memcached has no
-//! more than its limit: some 6 ms for each MiB, and at most [`RELEASE`] in one call; the next calls
+//! more than its limit: some 6 ms for each MiB, and at most `RELEASE` in one call; the next calls
 //! go on. The items of such a page are lost, unless their class has free chunks for them. Each
 //! class keeps one page. A memcached that was started with `-o no_slab_reassign` or `-L` cannot be
 //! shrunk: [`Instance::resize`] says so.
