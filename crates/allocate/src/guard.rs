@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use crate::rank::in_order_of_names;
-use crate::{Decision, Grant, Outcome, Place, Policy, Pool, Unmet, View, fairness};
+use crate::{Decision, Grant, Outcome, Place, Policy, Pool, Unmet, View, fairness, partition};
 
 /// The measure of an improvement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -196,12 +196,21 @@ impl Rails {
         (view, refused)
     }
 
+    /// The present sizes of a view, fitted to its memory and bounds, and to the least share that
+    /// each pool has: a new pool shall not cause all memory to move at once.
+    pub fn present(&self, view: &View) -> Vec<u64> {
+        let mut raised = view.clone();
+        // If that does not fit, the floors are those of the view.
+        let _ = self.raise_floors(&mut raised);
+        partition::present(&raised)
+    }
+
     /// Raises each pool's floor to the least share, as far as its ceiling allows.
     ///
     /// # Errors
     /// If the floors would add up to more than the memory: that share, and their sum. The view
     /// stays as it is.
-    pub fn raise_floors(&self, view: &mut View) -> Result<(), (u64, u128)> {
+    fn raise_floors(&self, view: &mut View) -> Result<(), (u64, u128)> {
         let pools = view.pools.len() as u64;
         let least = (self.least_share * view.memory as f64 / pools.max(1) as f64) as u64;
         let floor = |pool: &Pool| pool.floor.max(least.min(pool.ceiling));

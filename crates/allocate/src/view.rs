@@ -190,6 +190,16 @@ impl Default for View {
 }
 
 impl View {
+    /// Adds the misses per second that the backends of all pools carry as a resource: a miss needs
+    /// a unit of its pool's.
+    pub fn add_backends(&mut self, backends: &[f64]) {
+        self.resources = vec![Resource { name: "backend".to_owned(), total: backends.iter().sum() }];
+        for (pool, &backend) in self.pools.iter_mut().zip(backends) {
+            pool.demands = vec![Demand { fixed: 0.0, on_miss: 1.0 }];
+            pool.grants = vec![backend];
+        }
+    }
+
     /// The mean memory per pool, in bytes, against which steps are sized; at least 1.
     pub fn mean_share(&self) -> f64 {
         (self.memory as f64 / self.pools.len().max(1) as f64).max(1.0)

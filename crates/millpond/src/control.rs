@@ -293,7 +293,8 @@ impl Controller {
         let (mut view, mut unmet) =
             look::view(&seen, memory, secs, (&self.policy.rails, self.goes_by_curves));
         if self.asks_for_backends {
-            look::add_backends(&mut view, &seen);
+            let backends: Vec<f64> = seen.iter().map(|seen| seen.backend_per_sec).collect();
+            view.add_backends(&backends);
         }
         let is_short = !pools.is_empty() && in_use >= memory - memory / FREE_PART;
         // Rates are not known before the second round, nor at the same moment.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use allocate::guard::{Aim, Guarded, Rails};
+use allocate::guard::{Aim, Guarded};
 use allocate::registry::Registered;
-use allocate::{Decision, Demand, Place, Policy, Pool, Resource, View, partition};
+use allocate::{Decision, Place, Policy, Pool, View, partition};
 use serde::Serialize;
 
 use crate::exchange::Key;
@@ -87,7 +87,7 @@ pub(crate) fn decide(
     let here = |member: &Member| member.instance.node == node && member.is_present;
     let overheads = members.values().filter(|&member| here(member)).map(Member::overhead);
     let overhead = overheads.fold(0, u64::saturating_add);
-    let memory_bytes = memory.saturating_sub(overhead) / GROWTH_PART * (GROWTH_PART - 1);
+    let memory_bytes = without_growth(memory.saturating_sub(overhead));
     let mut view = View { memory: memory_bytes, ..View::default() };
     let (goes_by_curves, is_for_throughput) = (aim.is_some(), aim == Some(Aim::Throughput));
     let (mut known, mut places, mut backends) = (Vec::new(), Vec::new(), Vec::new());
@@ -117,14 +117,14 @@ pub(crate) fn decide(
     if goes_by_curves {
         pin_unknown(&mut view, &known, &weights);
     }
-    let sizes = present(&view, &policy.rails);
+    let sizes = policy.rails.present(&view);
     view.pools.iter_mut().zip(sizes).for_each(|(pool, size)| pool.size = size);
 
     // An instance cannot use what another one leaves, so one that has filled what it has is enough.
     let is_filled = |pool: &Pool| pool.size > 0 && pool.used >= pool.size - pool.size / FILLED_PART;
     let is_short = view.pools.iter().any(is_filled);
     if is_for_throughput {
-        add_backends(&mut view, &backends);
+        view.add_backends(&backends);
     }
     let decision = if is_short { policy.decide(&view) } else { Decision::stay(&view) };
     let full = |pool: usize| view.pools[pool].name.clone();
@@ -194,15 +194,6 @@ pub(crate) fn name(instance: &str, pool: &str) -> String {
     if pool.is_empty() { instance.to_owned() } else { format!("{instance}/{pool}") }
 }
 
-/// Adds what the backends carry: a miss needs a unit of its pool's.
-fn add_backends(view: &mut View, backends: &[f64]) {
-    view.resources = vec![Resource { name: "backend".to_owned(), total: backends.iter().sum() }];
-    for (pool, &backend) in view.pools.iter_mut().zip(backends) {
-        pool.demands = vec![Demand { fixed: 0.0, on_miss: 1.0 }];
-        pool.grants = vec![backend];
-    }
-}
-
 /// Gives pools of equal names others: a policy tells pools apart by theirs.
 fn tell_apart(pools: &mut [Pool]) {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
@@ -239,12 +230,4 @@ fn pin_unknown(view: &mut View, known: &[bool], weights: &[f64]) {
         let size = share.memory.min(soon);
         (pool.floor, pool.ceiling) = (size, size);
     }
-}
-
-/// The present sizes, fitted to the memory and the bounds.
-fn present(view: &View, rails: &Rails) -> Vec<u64> {
-    let mut raised = view.clone();
-    // If that does not fit, the floors are those of the view.
-    let _ = rails.raise_floors(&mut raised);
-    partition::present(&raised)
 }

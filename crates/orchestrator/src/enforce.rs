@@ -53,9 +53,8 @@ impl Fleet {
         let mut gaps: Vec<(&Key, &Member, u64)> =
             idle.filter_map(|(key, member)| Some((key, member, member.target?))).collect();
         // Those who lack most come first.
-        gaps.sort_by_key(|(key, member, target)| {
-            (std::cmp::Reverse(target.saturating_sub(member.hold.limit())), (*key).clone())
-        });
+        let lacks = |member: &Member, target: u64| target.saturating_sub(member.hold.limit());
+        gaps.sort_by(|a, b| lacks(b.1, b.2).cmp(&lacks(a.1, a.2)).then_with(|| a.0.cmp(b.0)));
         let mut steps = Vec::new();
         let mut lacking = 0;
         for &(key, member, target) in &gaps {

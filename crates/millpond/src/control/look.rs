@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allocate::guard::Rails;
-use allocate::{Demand, Grant, Outcome, Pool, Resource, View, partition};
+use allocate::{Grant, Outcome, Pool, View, partition};
 use curve::{MissRatioCurve, Unit};
 use memory::watch::{CurveConfig, PoolCurve};
 use memory::{ByteSize, Cache, Error, ErrorKind, PoolId, PoolStats};
@@ -257,7 +257,7 @@ pub(super) fn view(
     if goes_by_curves {
         unmet.extend(pin_unknown(&mut view, seen));
     }
-    let sizes = present(&view, rails);
+    let sizes = rails.present(&view);
     view.pools.iter_mut().zip(sizes).for_each(|(pool, size)| pool.size = size);
     (view, unmet)
 }
@@ -280,25 +280,6 @@ fn pin_unknown(view: &mut View, seen: &[Seen]) -> Option<String> {
         let first = without[..count.min(NAMED)].join(", ");
         format!("no curves are learnt of {count} pools, which have their shares by weight: {first}{more}")
     })
-}
-
-/// Adds what the backends carry: a miss needs a unit of its pool's.
-pub(super) fn add_backends(view: &mut View, seen: &[Seen]) {
-    let total = seen.iter().map(|seen| seen.backend_per_sec).sum();
-    view.resources = vec![Resource { name: "backend".to_owned(), total }];
-    for (pool, seen) in view.pools.iter_mut().zip(seen) {
-        pool.demands = vec![Demand { fixed: 0.0, on_miss: 1.0 }];
-        pool.grants = vec![seen.backend_per_sec];
-    }
-}
-
-/// The present sizes, fitted to the memory and the bounds: those of the view, and the least share
-/// that the rails leave to each pool: a new pool shall not cause all memory to move at once.
-fn present(view: &View, rails: &Rails) -> Vec<u64> {
-    let mut raised = view.clone();
-    // If that does not fit, the floors are those of the view.
-    let _ = rails.raise_floors(&mut raised);
-    partition::present(&raised)
 }
 
 /// The memory that LRU, whose curve this is, would need for a miss ratio that a pool of another
