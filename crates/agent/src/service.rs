@@ -17,8 +17,10 @@ use control::v1::{
 };
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Channel, Endpoint, Server};
+use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status};
 
 use crate::Nanos;
@@ -344,15 +346,14 @@ enum Registered {
     Later(Duration),
 }
 
-async fn connect(access: &Access, address: &str) -> Result<Channel, String> {
-    let uri = format!("{}://{address}", access.scheme());
-    let endpoint =
-        Endpoint::from_shared(uri).map_err(|error| format!("{address} is not an address: {error}"))?;
-    let mut endpoint = endpoint.connect_timeout(DEADLINE).timeout(DEADLINE);
-    if let Some(tls) = access.client_tls() {
-        endpoint = endpoint.tls_config(tls).map_err(|error| control::access::causes(&error))?;
-    }
-    endpoint.connect().await.map_err(|error| control::access::causes(&error))
+/// A client of the orchestrator at `address`.
+async fn connect(
+    access: &Access,
+    address: &str,
+) -> Result<OrchestratorClient<InterceptedService<Channel, impl Interceptor + use<>>>, String> {
+    let channel = access.endpoint(address, DEADLINE)?.connect().await;
+    let channel = channel.map_err(|error| control::access::causes(&error))?;
+    Ok(OrchestratorClient::with_interceptor(channel, access.shown()))
 }
 
 async fn call_register(
@@ -360,15 +361,13 @@ async fn call_register(
     address: &str,
     request: RegisterRequest,
 ) -> Result<RegisterResponse, String> {
-    let channel = connect(access, address).await?;
-    let mut client = OrchestratorClient::with_interceptor(channel, access.shown());
+    let mut client = connect(access, address).await?;
     let response = client.register(request).await.map_err(|status| status.message().to_owned())?;
     Ok(response.into_inner())
 }
 
 async fn call_leave(access: &Access, address: &str, request: LeaveRequest) -> Result<(), String> {
-    let channel = connect(access, address).await?;
-    let mut client = OrchestratorClient::with_interceptor(channel, access.shown());
+    let mut client = connect(access, address).await?;
     client.leave(request).await.map_err(|status| status.message().to_owned())?;
     Ok(())
 }

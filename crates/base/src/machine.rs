@@ -1,4 +1,4 @@
-//! The memory available to the process on the machine or in its container.
+//! The machine: the memory available to the process, on it or in its container, and its name.
 
 use std::fs;
 
@@ -23,6 +23,15 @@ pub fn memory_bytes() -> u64 {
 /// them.
 pub fn total_bytes() -> Option<u64> {
     Some(meminfo("MemTotal:")?.saturating_add(meminfo("SwapTotal:").unwrap_or(0)))
+}
+
+/// The name of this machine, `localhost` if it has none: the same for all programs that ask.
+pub fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "localhost".to_owned(),
+        name => name.to_owned(),
+    }
 }
 
 fn meminfo(label: &str) -> Option<u64> {

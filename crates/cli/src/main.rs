@@ -7,6 +7,7 @@
 mod agent;
 mod bench;
 mod orchestrate;
+mod signals;
 
 use std::process::ExitCode;
 

@@ -1,15 +1,9 @@
 //! `millpond orchestrate`: the orchestrator until a signal ends it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
 use console::text::say;
 use orchestrator::command::OrchestrateArguments;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// The time after which a signal is noticed.
-const TICK: Duration = Duration::from_millis(100);
+use crate::signals::Stop;
 
 /// Runs the orchestrator until SIGTERM or Ctrl-C.
 ///
@@ -17,23 +11,18 @@ const TICK: Duration = Duration::from_millis(100);
 /// In words, if it cannot be started.
 pub(crate) fn run(arguments: &OrchestrateArguments) -> Result<(), String> {
     log();
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| format!("signals cannot be received: {error}"))?;
-    }
+    let stop = Stop::on_signal()?;
     let service = arguments.start()?;
     say(&format!("Agents register at {}.\n", service.address()));
     if let Some(admin) = service.admin_address() {
         say(&format!("http://{admin}/ shows what it does, and so does `millpond fleet status`.\n"));
     }
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.wait(1) {
         if !service.is_up() {
             return Err(
                 "the orchestrator has ended by an error, which the log shows; this is a bug".to_owned()
             );
         }
-        base::thread::sleep(TICK);
     }
     service.stop();
     Ok(())

@@ -4,12 +4,13 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use subtle::ConstantTimeEq;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
-use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, ServerTlsConfig};
 use tonic::{Request, Status};
 
 /// The fewest characters of a token.
@@ -187,7 +188,7 @@ impl Access {
     }
 
     /// TLS of a client: `None` if there is no authority to check the server by.
-    pub fn client_tls(&self) -> Option<ClientTlsConfig> {
+    fn client_tls(&self) -> Option<ClientTlsConfig> {
         let mut config = ClientTlsConfig::new().ca_certificate(self.authority.clone()?);
         if let Some(identity) = &self.identity {
             config = config.identity(identity.clone());
@@ -195,9 +196,20 @@ impl Access {
         Some(config)
     }
 
-    /// The scheme of the addresses that a client calls.
-    pub fn scheme(&self) -> &'static str {
-        if self.authority.is_some() { "https" } else { "http" }
+    /// The other end at `HOST:PORT`, which is waited for no longer than `deadline`: to connect, and
+    /// for each answer.
+    ///
+    /// # Errors
+    /// In words, if that is not an address, or certificates are refused.
+    pub fn endpoint(&self, address: &str, deadline: Duration) -> Result<Endpoint, String> {
+        let scheme = if self.authority.is_some() { "https" } else { "http" };
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"));
+        let endpoint = endpoint.map_err(|error| format!("{address} is not an address: {error}"))?;
+        let endpoint = endpoint.connect_timeout(deadline).timeout(deadline).tcp_nodelay(true);
+        match self.client_tls() {
+            Some(tls) => endpoint.tls_config(tls).map_err(|error| causes(&error)),
+            None => Ok(endpoint),
+        }
     }
 
     /// Returns whether a call with this `authorization` header, if it has one, is let in.
@@ -207,7 +219,7 @@ impl Access {
     }
 
     /// Adds the token to each call of a client.
-    pub fn shown(&self) -> impl Interceptor + Clone + 'static {
+    pub fn shown(&self) -> impl Interceptor + Clone + 'static + use<> {
         let token = self.token.clone();
         move |mut request: Request<()>| {
             if let Some(token) = &token {
@@ -218,7 +230,7 @@ impl Access {
     }
 
     /// Refuses calls of a server without the token.
-    pub fn asked(&self) -> impl Interceptor + Clone + 'static {
+    pub fn asked(&self) -> impl Interceptor + Clone + 'static + use<> {
         let access = self.clone();
         move |request: Request<()>| {
             let shown = request.metadata().get("authorization").map(MetadataValue::as_encoded_bytes);

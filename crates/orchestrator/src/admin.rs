@@ -3,7 +3,6 @@
 //!
 //! If there is a token, each request must show it, but for `/healthz` and the page.
 
-use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -189,9 +188,8 @@ async fn fleet(State(shared): State<Arc<Shared>>) -> Response {
     };
     let (leader, is_superseded, held) = {
         let fleet = shared.fleet();
-        let nodes = members.iter().map(|member| member.instance.node.clone());
-        let held = nodes.map(|node| (fleet.node(&node), node)).map(|(sums, node)| (node, sums));
-        (fleet.leader(), fleet.superseded().is_some(), held.collect::<BTreeMap<_, _>>())
+        let held = fleet.nodes().into_iter().map(|(node, sums)| (node.to_owned(), sums));
+        (fleet.leader(), fleet.superseded().is_some(), held.collect::<Vec<_>>())
     };
     let nodes = held.into_iter().map(|(name, (memory_bytes, held_bytes))| {
         let decided = latest.iter().find(|decided| decided.node == name);

@@ -169,10 +169,26 @@ impl Fleet {
         here.map(|member| member.hold.held()).fold(0, u64::saturating_add)
     }
 
-    /// The memory that the instances of a node may have together, and what they can have at most,
-    /// in bytes.
-    pub fn node(&self, node: &str) -> (u64, u64) {
-        (self.memory(node), self.held(node))
+    /// By node, the memory that its instances may have together, and the most that they can have, in
+    /// bytes.
+    pub fn nodes(&self) -> BTreeMap<&str, (u64, u64)> {
+        let mut nodes = BTreeMap::new();
+        for member in self.members.values() {
+            let node = member.instance.node.as_str();
+            let (_, held) = nodes.entry(node).or_insert_with(|| (self.memory(node), 0_u64));
+            *held = held.saturating_add(member.hold.held());
+        }
+        nodes
+    }
+
+    /// Number of instances.
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The addresses of their agents.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &str> {
+        self.members.values().map(|member| member.address.as_str())
     }
 
     /// An agent registers.

@@ -47,12 +47,13 @@ fn register_memory(registry: &mut Registry, shared: &Shared) {
     let limit = Gauges::<Instance>::default();
     let (used, can_have) = (Gauges::<Instance>::default(), Gauges::<Instance>::default());
     let fleet = shared.fleet();
-    for member in &members {
-        let node = Node { node: member.instance.node.clone() };
-        let labels = Instance { node: node.node.clone(), instance: member.instance.name.clone() };
-        let (may, can) = fleet.node(&node.node);
+    for (node, (may, can)) in fleet.nodes() {
+        let node = Node { node: node.to_owned() };
         memory.get_or_create(&node).set(gauge(may));
         held.get_or_create(&node).set(gauge(can));
+    }
+    for member in &members {
+        let labels = Instance { node: member.instance.node.clone(), instance: member.instance.name.clone() };
         limit.get_or_create(&labels).set(gauge(member.limit_bytes));
         used.get_or_create(&labels).set(gauge(member.used_bytes));
         can_have.get_or_create(&labels).set(gauge(member.held_bytes));

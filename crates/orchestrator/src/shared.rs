@@ -1,6 +1,6 @@
 //! The state of a running orchestrator: the rounds, the calls to agents, and what is saved.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use control::v1::agent_client::AgentClient;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tonic::Status;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 use crate::exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request};
 use crate::fleet::Fleet;
@@ -191,23 +191,18 @@ impl Shared {
         if let Some(channel) = lock(&self.channels).get(address) {
             return Ok(channel.clone());
         }
-        let uri = format!("{}://{address}", self.access.scheme());
-        let endpoint = Endpoint::from_shared(uri).map_err(|error| causes(&error))?;
-        let mut endpoint = endpoint.connect_timeout(LONGEST_CALL).timeout(LONGEST_CALL).tcp_nodelay(true);
-        if let Some(tls) = self.access.client_tls() {
-            endpoint = endpoint.tls_config(tls).map_err(|error| causes(&error))?;
-        }
-        let channel = endpoint.connect_lazy();
+        let channel = self.access.endpoint(address, LONGEST_CALL)?.connect_lazy();
         lock(&self.channels).insert(address.to_owned(), channel.clone());
         Ok(channel)
     }
 
     /// Closes connections to agents that are not known any more.
     fn forget_channels(&self) {
-        let members = self.members();
         let mut channels = lock(&self.channels);
-        if channels.len() > members.len() {
-            channels.retain(|address, _| members.iter().any(|member| member.address == *address));
+        let fleet = self.fleet();
+        if channels.len() > fleet.len() {
+            let known: HashSet<&str> = fleet.addresses().collect();
+            channels.retain(|address, _| known.contains(address.as_str()));
         }
     }
 }

@@ -56,7 +56,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<Option<Service>, Error> {
 
 impl Led {
     fn new(shared: Arc<Shared>, config: &Config) -> Result<Self, Error> {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let host = base::machine::host_name();
         let or = |set: &str, other: String| if set.is_empty() { other } else { set.to_owned() };
         let port = shared.listeners.first().map(|listener| listener.address.to_string());
         let port = port.as_deref().and_then(|address| address.rsplit_once(':')).map_or("", |(_, port)| port);

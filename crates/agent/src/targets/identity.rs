@@ -23,12 +23,3 @@ impl Identity {
         amounts::of_memory(self.least.unwrap_or(0).max(of_server))
     }
 }
-
-/// The name of this machine; `localhost` if it has none.
-pub(super) fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    match name.trim() {
-        "" => "localhost".to_owned(),
-        name => name.to_owned(),
-    }
-}

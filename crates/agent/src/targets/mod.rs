@@ -24,7 +24,7 @@ use std::path::PathBuf;
 
 use control::v1::{Amount, PoolGrant};
 
-use self::identity::{Identity, host_name};
+use self::identity::Identity;
 pub use self::learn::{RedisLearning, Sampling};
 use self::memcached::Memcached;
 use self::redis::Redis;
@@ -156,7 +156,7 @@ impl Target {
         }
         let identity = Identity {
             name: settings.name.clone().unwrap_or_else(|| self.address.to_string()),
-            node: settings.node.clone().unwrap_or_else(host_name),
+            node: settings.node.clone().unwrap_or_else(base::machine::host_name),
             least: settings.least,
             most: settings.most,
         };
