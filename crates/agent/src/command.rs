@@ -10,6 +10,7 @@ use control::access::{Access, AccessArguments, causes};
 use control::{amounts, curve};
 
 use crate::instance::{Instance, Look};
+use crate::report::read;
 use crate::service::{Service, ServiceConfig};
 use crate::targets::{RedisLearning, Sampling, Target, TargetSettings};
 
@@ -142,13 +143,12 @@ pub fn report(look: &Look, before: Option<&Look>) -> String {
             let share = misses as f64 / reads as f64 * 100.0;
             let _ = writeln!(shown, "  missed {share:.2} % of {reads} reads");
         }
-        let points = pool.curve.as_ref().and_then(|curve| curve::read(curve).ok());
-        match points {
+        match pool.curve.as_ref().and_then(read) {
             None => shown.push_str("  its curve is not known yet\n"),
-            Some(points) => {
+            Some(curve) => {
                 for part in PARTS {
                     let bytes = (limit as f64 * part) as u64;
-                    let missed = curve::miss_ratio(&points, bytes) * 100.0;
+                    let missed = curve.miss_ratio(bytes as f64) * 100.0;
                     let _ = writeln!(
                         shown,
                         "  with {:>10}  {missed:>6.2} % missed",

@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use control::curve;
+use control::curve as messages;
 use control::v1::{Curve, PoolReport, StatsResponse};
+use curve::{MissRatioCurve, Point, Unit};
 
 /// A curve is told again if a miss ratio differs by more than this.
 const LIKE: f64 = 0.005;
@@ -57,11 +58,19 @@ impl Reports {
 /// Returns whether two curves miss about the same at all sizes of either.
 fn is_like(before: &Option<Curve>, now: &Option<Curve>) -> bool {
     let (Some(before), Some(now)) = (before, now) else { return before.is_none() == now.is_none() };
-    let (Ok(a), Ok(b)) = (curve::read(before), curve::read(now)) else { return false };
-    let near = |points: &[(u64, f64)], of: &[(u64, f64)]| {
-        points.iter().all(|&(size, missed)| (missed - curve::miss_ratio(of, size)).abs() <= LIKE)
+    let (Some(before), Some(now)) = (read(before), read(now)) else { return false };
+    let near = |of: &MissRatioCurve, other: &MissRatioCurve| {
+        let missed = |point: &Point| (point.miss_ratio - other.miss_ratio(point.size as f64)).abs();
+        of.points().iter().all(|point| missed(point) <= LIKE)
     };
-    near(&a, &b) && near(&b, &a)
+    near(&before, &now) && near(&now, &before)
+}
+
+/// The curve in a message; `None`: there is none that could be read.
+pub(crate) fn read(curve: &Curve) -> Option<MissRatioCurve> {
+    let points = messages::read(curve).ok()?;
+    let points = points.into_iter().map(|(size, miss_ratio)| Point { size, miss_ratio });
+    MissRatioCurve::new(Unit::Bytes, points).ok()
 }
 
 #[cfg(test)]
@@ -69,7 +78,7 @@ mod tests {
     use super::*;
 
     fn pool(id: u32, reads: u64, points: &[(u64, f64)]) -> PoolReport {
-        let curve = (!points.is_empty()).then(|| curve::write(points.iter().copied()));
+        let curve = (!points.is_empty()).then(|| messages::write(points.iter().copied()));
         PoolReport { id, name: format!("p{id}"), reads, curve, ..PoolReport::default() }
     }
 
@@ -119,7 +128,7 @@ mod tests {
             let response = written(&mut reports, &[pool(1, step.into(), &[(100, missed)])], known);
             known = response.number;
             if let Some(curve) = &response.pools[0].curve {
-                told = curve::read(curve).unwrap()[0].1;
+                told = messages::read(curve).unwrap()[0].1;
             }
             assert!((told - missed).abs() <= LIKE + 1e-5, "step {step}: {told} for {missed}");
         }

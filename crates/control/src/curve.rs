@@ -64,19 +64,6 @@ pub fn read(curve: &Curve) -> Result<Vec<(u64, f64)>, CurveError> {
         .collect()
 }
 
-/// The miss ratio at a size, as curves are read: linear between points, flat beyond the last, and 1
-/// at size 0.
-pub fn miss_ratio(points: &[(u64, f64)], size: u64) -> f64 {
-    let next = points.partition_point(|point| point.0 < size);
-    let before = next.checked_sub(1).map_or((0, 1.0), |i| points[i]);
-    let Some(&after) = points.get(next) else { return before.1 };
-    let span = after.0.saturating_sub(before.0);
-    if span == 0 {
-        return after.1;
-    }
-    before.1 + (after.1 - before.1) * (size.saturating_sub(before.0) as f64 / span as f64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

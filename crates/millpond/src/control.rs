@@ -162,6 +162,11 @@ struct Last {
 }
 
 impl Last {
+    fn of(pool: &PoolStats, seen: &Seen, promised: Option<(u64, f64)>) -> Self {
+        let Seen { counts, backend_per_sec, benefit, .. } = *seen;
+        Self { counts, backend_per_sec, benefit, slab_bytes: pool.slab_bytes, promised }
+    }
+
     /// The miss ratio that was predicted for the time since, if the pool had about the memory that
     /// the prediction was for: neither much more because others did not use theirs, nor much less
     /// because it still fills.
@@ -171,6 +176,16 @@ impl Last {
         let is_near = |bytes: u64| bytes.abs_diff(granted) <= most;
         (is_near(self.slab_bytes) && is_near(slab_bytes)).then_some(predicted)
     }
+}
+
+/// The pools at one moment.
+struct Glance {
+    /// In nanoseconds of the monotonic clock.
+    now: u64,
+    /// The time since the last round; 0 = there was none.
+    secs: f64,
+    pools: Vec<PoolStats>,
+    seen: Vec<Seen>,
 }
 
 /// The outcome of a round.
@@ -280,10 +295,7 @@ impl Controller {
     /// # Errors
     /// [`ErrorKind::Config`] if the settings of curves are refused.
     pub fn round(&mut self, cache: &Cache) -> Result<Round, Error> {
-        let now = cache.clock().monotonic_nanos();
-        let secs = self.last_nanos.map_or(0.0, |last| now.saturating_sub(last) as f64 / 1e9);
-        let pools: Vec<PoolStats> = cache.stats().pools.into_iter().filter(|pool| !pool.is_leaving).collect();
-        let mut seen = self.look(cache, &pools, secs)?;
+        let Glance { now, secs, pools, mut seen } = self.glance(cache)?;
         if self.objective == Objective::TimeSaved {
             look::weigh_by_cost(&mut seen);
         }
@@ -320,6 +332,15 @@ impl Controller {
             is_applied,
             next: self.period.unwrap_or_else(|| Duration::from_secs_f64(self.interval.secs())),
         })
+    }
+
+    /// Looks at the pools that stay.
+    fn glance(&self, cache: &Cache) -> Result<Glance, Error> {
+        let now = cache.clock().monotonic_nanos();
+        let secs = self.last_nanos.map_or(0.0, |last| now.saturating_sub(last) as f64 / 1e9);
+        let pools: Vec<PoolStats> = cache.stats().pools.into_iter().filter(|pool| !pool.is_leaving).collect();
+        let seen = self.look(cache, &pools, secs)?;
+        Ok(Glance { now, secs, pools, seen })
     }
 
     /// The decision of the policy, within bounds and totals whatever the policy.
@@ -375,8 +396,7 @@ impl Controller {
         let last = pools.iter().zip(seen).zip(told).map(|((pool, seen), told)| {
             let promised = told.expected.filter(|_| is_decided && !self.dry_run);
             let promised = promised.map(|expected| (told.granted_bytes, expected));
-            let Seen { counts, backend_per_sec, benefit, .. } = *seen;
-            (pool.id, Last { counts, backend_per_sec, benefit, slab_bytes: pool.slab_bytes, promised })
+            (pool.id, Last::of(pool, seen, promised))
         });
         self.last = last.collect();
     }

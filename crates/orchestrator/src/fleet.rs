@@ -169,8 +169,8 @@ impl Fleet {
         here.map(|member| member.hold.held()).fold(0, u64::saturating_add)
     }
 
-    /// By node, the memory that its instances may have together, and the most that they can have, in
-    /// bytes.
+    /// By node, the memory that its instances may have together, and the most that they can have,
+    /// in bytes.
     pub fn nodes(&self) -> BTreeMap<&str, (u64, u64)> {
         let mut nodes = BTreeMap::new();
         for member in self.members.values() {

@@ -18,6 +18,16 @@ impl Identity {
         self.most.map(amounts::of_memory).unwrap_or_default()
     }
 
+    /// Checks a limit against the bounds, given the least of the server.
+    pub(super) fn check(&self, limit: u64, of_server: u64) -> Result<(), String> {
+        let least = self.least.unwrap_or(0).max(of_server);
+        let most = self.most.unwrap_or(u64::MAX);
+        if (least..=most).contains(&limit) {
+            return Ok(());
+        }
+        Err(format!("a limit of {limit} bytes is outside of its bounds, {least} to {most}; give one within"))
+    }
+
     /// The least that it can have, given the least of the server.
     pub(super) fn least(&self, of_server: u64) -> Vec<Amount> {
         amounts::of_memory(self.least.unwrap_or(0).max(of_server))

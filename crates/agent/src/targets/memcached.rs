@@ -221,13 +221,7 @@ impl Instance for Memcached {
         if limit == 0 {
             return Ok(());
         }
-        let least = self.identity.least.unwrap_or(0).max(LEAST);
-        let most = self.identity.most.unwrap_or(u64::MAX);
-        if !(least..=most).contains(&limit) {
-            return Err(self.refused(&format!(
-                "a limit of {limit} bytes is outside of its bounds, {least} to {most}; give one within"
-            )));
-        }
+        self.identity.check(limit, LEAST).map_err(|words| self.refused(&words))?;
         let command = format!("cache_memlimit {}\r\n", limit / MIB);
         let deadline = Deadline::after(PATIENCE);
         let ask = |wire: &mut Wire, deadline| {

@@ -226,14 +226,8 @@ impl Instance for Redis {
         // The policy may have been changed since: then nothing is set.
         let deadline = Deadline::after(PATIENCE);
         let info = self.info(deadline)?;
-        let least = self.identity.least.unwrap_or(0).max(Self::least(&info));
-        let most = self.identity.most.unwrap_or(u64::MAX);
-        if !(least..=most).contains(&limit) {
-            return Err(InstanceError::new(format!(
-                "Redis at {}: a limit of {limit} bytes is outside of its bounds, {least} to {most}; give one within",
-                self.client.address
-            )));
-        }
+        let outside = |words| InstanceError::new(format!("Redis at {}: {words}", self.client.address));
+        self.identity.check(limit, Self::least(&info)).map_err(outside)?;
         let bytes = limit.to_string();
         let words: [&[u8]; 4] = [b"CONFIG", b"SET", b"maxmemory", bytes.as_bytes()];
         let set = self.client.talk(deadline, |wire, deadline| match ask(wire, &words, deadline)? {

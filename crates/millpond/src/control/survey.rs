@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use curve::MissRatioCurve;
-use memory::{Cache, Error, PoolId, PoolStats};
+use memory::{Cache, Error, PoolId};
 
-use super::{Controller, Last};
+use super::{Controller, Glance, Last};
 
 /// A pool as a [`Controller`] sees it.
 #[derive(Clone, Debug)]
@@ -47,16 +47,9 @@ impl Controller {
     /// # Errors
     /// [`memory::ErrorKind::Config`] if the settings of curves are refused.
     pub fn survey(&mut self, cache: &Cache) -> Result<Vec<PoolSurvey>, Error> {
-        let now = cache.clock().monotonic_nanos();
-        let secs = self.last_nanos.map_or(0.0, |last| now.saturating_sub(last) as f64 / 1e9);
-        let pools: Vec<PoolStats> = cache.stats().pools.into_iter().filter(|pool| !pool.is_leaving).collect();
-        let seen = self.look(cache, &pools, secs)?;
+        let Glance { now, pools, seen, .. } = self.glance(cache)?;
         self.last_nanos = Some(now);
-        let last = pools.iter().zip(&seen).map(|(pool, seen)| {
-            let (counts, backend_per_sec, benefit) = (seen.counts, seen.backend_per_sec, seen.benefit);
-            let last = Last { counts, backend_per_sec, benefit, slab_bytes: pool.slab_bytes, promised: None };
-            (pool.id, last)
-        });
+        let last = pools.iter().zip(&seen).map(|(pool, seen)| (pool.id, Last::of(pool, seen, None)));
         self.last = last.collect();
         let surveyed = pools.iter().zip(seen).map(|(pool, seen)| {
             let (reads, misses) = seen.counts.reads_and_misses();
