@@ -8,7 +8,7 @@
 //! [`apply`]: Control::apply
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{ByteSize, Clock, Ledger, Part};
 use config::{Config, Error, ErrorKind};
@@ -17,6 +17,8 @@ use millpond::{Cache, PoolId};
 
 /// Moves, and pools, that are kept of a decision: the largest.
 const MAX_KEPT: usize = 32;
+/// Points that are kept of the curve of each such pool.
+const MAX_POINTS: usize = 32;
 
 /// Decisions take at most one byte in this many of the memory.
 const KEPT_PART: u64 = 256;
@@ -83,6 +85,11 @@ pub struct DecidedPool {
     pub expected: Option<f64>,
     /// The miss ratio until the next round, as measured.
     pub missed_since: Option<f64>,
+    /// Reads per second before the decision.
+    pub reads_per_sec: f64,
+    /// Its curve when this was decided: bytes of slabs, with the miss ratio at each. Empty if it
+    /// was not known.
+    pub curve: Arc<[(u64, f64)]>,
 }
 
 /// The counts of all rounds.
@@ -130,6 +137,11 @@ impl Decision {
             missed: pool.missed,
             expected: pool.expected,
             missed_since: None,
+            reads_per_sec: pool.reads_per_sec,
+            curve: pool.curve.as_ref().map_or_else(Arc::default, |curve| {
+                let kept = curve.thinned(MAX_POINTS);
+                kept.points().iter().map(|point| (point.size, point.miss_ratio)).collect()
+            }),
         });
         Self {
             number,
@@ -159,7 +171,10 @@ impl Decision {
             .moves
             .iter()
             .map(|step| size_of::<Move>() + text(&step.from) + text(&step.to) + step.reason.capacity());
-        let pools = self.pools.iter().map(|pool| size_of::<DecidedPool>() + pool.name.capacity());
+        let pools = self.pools.iter().map(|pool| {
+            let curve = pool.curve.len() * size_of::<(u64, f64)>();
+            size_of::<DecidedPool>() + pool.name.capacity() + curve
+        });
         (size_of::<Self>() + self.policy.capacity() + moves.sum::<usize>() + pools.sum::<usize>()) as u64
     }
 }
@@ -238,6 +253,11 @@ impl Control {
         let state = self.lock();
         let config = state.config.clone()?;
         Some(ControlStatus { config, last: state.last.clone(), figures: state.figures })
+    }
+
+    /// Returns a decision by its number, if it is still kept.
+    pub fn decision(&self, number: u64) -> Option<Decision> {
+        self.lock().decisions.iter().find(|decision| decision.number == number).cloned()
     }
 
     /// Returns the latest decisions, the latest first.

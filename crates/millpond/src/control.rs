@@ -28,6 +28,7 @@ mod look;
 mod survey;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use allocate::guard::Rails;
@@ -35,6 +36,7 @@ use allocate::guard::{self, Aim, Guarded};
 use allocate::interval::{Interval, Tempo};
 use allocate::registry::{self, Registered};
 use allocate::{Decision, Grant, Policy, Unmet, View, partition};
+use curve::MissRatioCurve;
 use memory::watch::CurveConfig;
 use memory::{ByteSize, Cache, Error, ErrorKind, Part, PoolId, PoolStats};
 
@@ -249,6 +251,8 @@ pub struct PoolRound {
     pub miss_cost: Option<Duration>,
     /// The miss ratio that is predicted for its grant. `None`: its curve is not known yet.
     pub expected: Option<f64>,
+    /// Its curve by bytes of slabs, for the policy in use; `None`: it is not known yet.
+    pub curve: Option<Arc<MissRatioCurve>>,
 }
 
 impl Controller {
@@ -386,6 +390,7 @@ impl Controller {
                 miss_cost: seen.miss_cost,
                 predicted: last.and_then(|last| last.prediction(pool.slab_bytes)),
                 expected: seen.expected(last.map(|last| last.slab_bytes), granted_bytes),
+                curve: seen.shared_curve(),
             }
         });
         told.collect()

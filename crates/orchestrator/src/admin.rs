@@ -1,8 +1,9 @@
-//! HTTP for operators: a page at `/`, `/healthz`, `/fleet.json`, `/decisions.json`, `/what-if`,
-//! `/curve`, `/metrics`, and `POST /forget/NAME`.
+//! HTTP for operators: a page at `/`, `/healthz`, `/fleet.json`, `/decisions.json`,
+//! `/decisions/NUMBER`, `/what-if`, `/curve`, `/curves.json`, `/metrics`, and `POST /forget/NAME`.
 //!
 //! If there is a token, each request must show it, but for `/healthz` and the page.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -13,19 +14,18 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use page::{Asked, Outcome, Page, PoolOutcome};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::decide::{Decided, DecidedPool};
+use crate::ask::PoolCurve;
+use crate::decide::{Decided, DecidedPool, Move};
 use crate::exchange::MemberStatus;
+use crate::history::Told;
 use crate::metrics;
 use crate::shared::Shared;
-
-/// The page may run its own parts and ask this server. Nothing in it comes from elsewhere, and no
-/// other page can frame it.
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 /// Connections of operators at the same time: others wait, so that agents find room.
 const MOST_CONNECTIONS: usize = 64;
@@ -138,11 +138,14 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stoppe
         .route("/fleet.json", get(fleet))
         .route("/decisions.json", get(decisions))
         .route("/what-if", get(what_if))
+        .route("/decisions/{number}", get(decision))
         .route("/curve", get(curve))
+        .route("/curves.json", get(curves))
         .route("/metrics", get(metrics))
         .route("/forget/{name}", post(forget))
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), check))
-        .route("/", get(page))
+        .route("/", get(async || Page::Fleet.response()))
+        .merge(page::files())
         .route("/healthz", get(async || "ok\n"))
         .with_state(shared);
     let until = async move {
@@ -230,9 +233,77 @@ fn instance(member: &MemberStatus) -> InstanceStatus {
     }
 }
 
-async fn decisions(State(shared): State<Arc<Shared>>) -> Response {
+/// A decision as it is listed.
+#[derive(Debug, Serialize)]
+struct Listed<'a> {
+    number: u64,
+    at_secs: u32,
+    policy: &'a str,
+    node: &'a str,
+    memory_bytes: u64,
+    /// The moves that are asked for, of `moves_count`, which are `moved_bytes` together.
+    moves: Vec<&'a Move>,
+    moves_count: usize,
+    moved_bytes: u64,
+    outcome: Outcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pools: Option<&'a [DecidedPool]>,
+    unmet: &'a [String],
+}
+
+impl<'a> Listed<'a> {
+    /// `None`: the decision is not asked for.
+    fn of(told: &'a Told, asked: &Asked) -> Option<Self> {
+        let Told { number, at_secs, policy, decided, .. } = told;
+        let wanted = |step: &Move| asked.has_move(step.from.as_deref(), step.to.as_deref(), &step.reason);
+        let outcome = decided.pools.iter().map(|pool| PoolOutcome {
+            reads_per_sec: pool.reads_per_sec,
+            missed: pool.missed,
+            expected: pool.expected,
+            missed_since: pool.missed_since,
+        });
+        Some(Self {
+            number: *number,
+            at_secs: *at_secs,
+            policy,
+            node: &decided.node,
+            memory_bytes: decided.memory_bytes,
+            moves: asked.moves(&decided.moves, wanted)?,
+            moves_count: decided.moves.len(),
+            moved_bytes: decided.moves.iter().map(|step| step.bytes).sum(),
+            outcome: Outcome::of(outcome),
+            pools: (!asked.brief).then_some(&decided.pools),
+            unmet: &decided.unmet,
+        })
+    }
+}
+
+async fn decisions(State(shared): State<Arc<Shared>>, Query(asked): Query<Asked>) -> Response {
     let history = shared.history();
-    Json(history.decisions().collect::<Vec<_>>()).into_response()
+    Json(history.decisions().filter_map(|told| Listed::of(told, &asked)).collect::<Vec<_>>()).into_response()
+}
+
+/// A decision with the curves that its pools had then: sizes in bytes, with the miss ratio at each.
+#[derive(Debug, Serialize)]
+struct WithCurves<'a> {
+    #[serde(flatten)]
+    listed: Listed<'a>,
+    curves: BTreeMap<&'a str, Vec<(u64, f64)>>,
+}
+
+async fn decision(State(shared): State<Arc<Shared>>, Path(number): Path<u64>) -> Response {
+    let history = shared.history();
+    let told = history.decisions().find(|told| told.number == number);
+    let Some((told, listed)) = told.and_then(|told| Some((told, Listed::of(told, &Asked::default())?)))
+    else {
+        let words = format!("There is no decision {number}, or it is not kept any more.\n");
+        return (StatusCode::NOT_FOUND, words).into_response();
+    };
+    let curves = told.decided.pools.iter().filter_map(|pool| {
+        let points = pool.curve.as_ref()?.points().iter();
+        Some((&*pool.name, points.map(|point| (point.size, point.miss_ratio)).collect()))
+    });
+    Json(WithCurves { listed, curves: curves.collect() }).into_response()
 }
 
 /// The pool and the grant to ask about.
@@ -254,24 +325,21 @@ struct Named {
 }
 
 async fn curve(State(shared): State<Arc<Shared>>, Query(Named { pool }): Query<Named>) -> Response {
-    let curve = shared.fleet().curve(&pool);
+    let curve = shared.fleet().curve(&pool, shared.now());
     curve.map_or_else(|| unknown(&pool), |curve| Json(curve).into_response())
+}
+
+/// Points of a curve where all are asked for.
+const SOME_POINTS: usize = 48;
+
+async fn curves(State(shared): State<Arc<Shared>>) -> Response {
+    let curves: Vec<PoolCurve> = shared.fleet().curves(SOME_POINTS, shared.now()).collect();
+    Json(curves).into_response()
 }
 
 fn unknown(pool: &str) -> Response {
     let words = format!("There is no pool {pool:?}, or its curve is not known yet.\n");
     (StatusCode::NOT_FOUND, words).into_response()
-}
-
-/// The page: without figures, which it asks for with the token.
-async fn page() -> Response {
-    let about = [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-    ];
-    (about, include_str!("page.html")).into_response()
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::Nanos;
 use crate::decide;
 use crate::fleet::Fleet;
 use crate::member::PoolState;
@@ -21,9 +22,14 @@ pub struct WhatIf {
     pub saved_misses_per_sec: f64,
 }
 
+/// A miss ratio that is this close to the least on a curve is as good as that.
+const LEAST_GAIN: f64 = 0.01;
+
 /// A pool's curve, with what it has and misses now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PoolCurve {
+    /// The pool, as it is named in decisions.
+    pub name: String,
     /// The grant, in bytes.
     pub granted_bytes: u64,
     /// The memory that the pool uses, in bytes.
@@ -32,6 +38,18 @@ pub struct PoolCurve {
     pub reads_per_sec: f64,
     /// The miss ratio since the last round, if there were reads enough.
     pub miss_ratio: Option<f64>,
+    /// The mean cost of a miss, in seconds, if it is known.
+    pub miss_cost_secs: Option<f64>,
+    /// The least that it may be granted, in bytes.
+    pub floor_bytes: u64,
+    /// Reads that the curve was learnt from.
+    pub samples: f64,
+    /// A bound on its mean error, in misses per read; `None` if it is not known.
+    pub error: Option<f64>,
+    /// The time since the agent told it: it tells one that differs.
+    pub age_secs: f64,
+    /// The memory beyond which the pool would save less than 1 % of its reads.
+    pub working_set_bytes: u64,
     /// Sizes in bytes, with the miss ratio at each.
     pub points: Vec<(u64, f64)>,
 }
@@ -49,22 +67,42 @@ impl Fleet {
 
     /// The curve of a pool, which is named as in decisions. `None`: there is no such pool, or its
     /// curve is not known.
-    pub fn curve(&self, pool: &str) -> Option<PoolCurve> {
-        let pool = self.pool(pool)?;
-        let curve = pool.curve.as_ref().filter(|_| pool.is_known())?;
-        Some(PoolCurve {
-            granted_bytes: pool.granted.unwrap_or_else(|| pool.used()),
-            used_bytes: pool.used(),
-            reads_per_sec: pool.reads_per_sec,
-            miss_ratio: pool.missed,
-            points: curve.points().iter().map(|point| (point.size, point.miss_ratio)).collect(),
-        })
+    pub fn curve(&self, pool: &str, now: Nanos) -> Option<PoolCurve> {
+        curve_of(pool.to_owned(), self.pool(pool)?, usize::MAX, now)
+    }
+
+    /// The curves of all pools that are known, each with at most this many points.
+    pub fn curves(&self, points: usize, now: Nanos) -> impl Iterator<Item = PoolCurve> {
+        self.pools().filter_map(move |(name, pool)| curve_of(name, pool, points, now))
     }
 
     fn pool(&self, name: &str) -> Option<&PoolState> {
-        let all = self.members.iter().flat_map(|(key, member)| {
-            member.pools.values().map(move |pool| (decide::name(&key.name, &pool.report.name), pool))
-        });
-        all.into_iter().find(|(of, _)| of == name).map(|(_, pool)| pool)
+        self.pools().find(|(of, _)| of == name).map(|(_, pool)| pool)
     }
+
+    fn pools(&self) -> impl Iterator<Item = (String, &PoolState)> {
+        self.members.iter().flat_map(|(key, member)| {
+            member.pools.values().map(move |pool| (decide::name(&key.name, &pool.report.name), pool))
+        })
+    }
+}
+
+fn curve_of(name: String, pool: &PoolState, points: usize, now: Nanos) -> Option<PoolCurve> {
+    let curve = pool.curve.as_ref().filter(|_| pool.is_known())?;
+    let least = curve.miss_ratio(curve.max_size() as f64);
+    let kept = curve.thinned(points);
+    Some(PoolCurve {
+        name,
+        granted_bytes: pool.granted.unwrap_or_else(|| pool.used()),
+        used_bytes: pool.used(),
+        reads_per_sec: pool.reads_per_sec,
+        miss_ratio: pool.missed,
+        miss_cost_secs: pool.miss_cost_secs(),
+        floor_bytes: pool.floor(),
+        samples: pool.samples,
+        error: Some(pool.error).filter(|error| *error > 0.0),
+        age_secs: now.saturating_sub(pool.curve_at) as f64 / 1e9,
+        working_set_bytes: curve.size_for(least + LEAST_GAIN).unwrap_or(curve.max_size()),
+        points: kept.points().iter().map(|point| (point.size, point.miss_ratio)).collect(),
+    })
 }

@@ -1,10 +1,12 @@
 //! A policy's decision about the pools of a node, and its view of them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use allocate::guard::{Aim, Guarded};
 use allocate::registry::Registered;
 use allocate::{Decision, Place, Policy, Pool, View, partition};
+use curve::MissRatioCurve;
 use serde::Serialize;
 
 use crate::exchange::Key;
@@ -73,6 +75,18 @@ pub struct DecidedPool {
     pub predicted: Option<f64>,
     /// The one that is predicted from now on; `None` if its curve is not known.
     pub expected: Option<f64>,
+    /// The least that it may be granted, in bytes.
+    pub floor_bytes: u64,
+    /// Requests per second that it is promised; 0 = none.
+    pub promised_per_sec: f64,
+    /// The mean cost of a miss, in seconds; `None` if it is not known.
+    pub miss_cost_secs: Option<f64>,
+    /// In decisions that are kept: the mean miss ratio in the rounds since in which it had this
+    /// grant; `None` if there was none.
+    pub missed_since: Option<f64>,
+    /// Its curve when this was decided, if it was known.
+    #[serde(skip)]
+    pub curve: Option<Arc<MissRatioCurve>>,
 }
 
 /// Decides about the pools of those members of a node that answered, and notes what was decided in
@@ -168,6 +182,11 @@ fn note(
             missed: pool.missed,
             predicted,
             expected: pool.expected,
+            floor_bytes: pool.floor(),
+            promised_per_sec: seen.min_request_rate,
+            miss_cost_secs: pool.miss_cost_secs(),
+            missed_since: None,
+            curve: pool.curve.clone().filter(|_| pool.is_known()),
         })
     });
     told.collect()

@@ -1,13 +1,18 @@
 //! The latest decisions, and what came of what they predicted.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::decide::Decided;
+use crate::decide::{Decided, DecidedPool};
 
 /// Pools, and moves, that are kept of a decision: the largest.
 const MAX_KEPT: usize = 64;
+/// Points that are kept of a curve: half a kibibyte.
+const MAX_POINTS: usize = 32;
+/// The time after a decision in which its outcome is measured.
+const OUTCOME_SECS: u32 = 600;
 
 /// A decision that was made.
 #[derive(Clone, Debug, Serialize)]
@@ -21,6 +26,9 @@ pub struct Told {
     /// The decision.
     #[serde(flatten)]
     pub decided: Decided,
+    /// Rounds of which [`DecidedPool::missed_since`] is the mean, for each pool.
+    #[serde(skip)]
+    measured: Vec<u32>,
 }
 
 /// The counts of all rounds.
@@ -53,6 +61,7 @@ impl History {
                 self.figures.prediction_error_sum += (predicted - missed).abs();
             }
         }
+        self.measure(&decided, at_secs);
         let without_figures = |unmet: &String| unmet.replace(|c: char| c.is_ascii_digit() || c == '.', "");
         let unmet: Vec<&String> = decided.iter().flat_map(|decided| &decided.unmet).collect();
         for unmet in unmet.iter().filter(|unmet| !self.warned.contains(&without_figures(unmet))) {
@@ -68,12 +77,17 @@ impl History {
                 at_secs,
                 policy: policy.to_owned(),
                 decided: decided.clone(),
+                measured: Vec::new(),
             };
             told.decided.moves.sort_by_key(|step| std::cmp::Reverse(step.bytes));
             told.decided.moves.truncate(MAX_KEPT);
-            let change = |pool: &crate::DecidedPool| pool.granted_bytes.abs_diff(pool.before_bytes);
+            let change = |pool: &DecidedPool| pool.granted_bytes.abs_diff(pool.before_bytes);
             told.decided.pools.sort_by_key(|pool| std::cmp::Reverse(change(pool)));
             told.decided.pools.truncate(MAX_KEPT);
+            told.measured = vec![0; told.decided.pools.len()];
+            for pool in &mut told.decided.pools {
+                pool.curve = pool.curve.take().map(|curve| Arc::new(curve.thinned(MAX_POINTS)));
+            }
             tracing::info!(
                 number = told.number,
                 node = told.decided.node,
@@ -87,6 +101,25 @@ impl History {
             self.decisions.pop_front();
         }
         self.latest = decided;
+    }
+
+    /// Notes in the latest decision about each pool what it has missed with its grant since.
+    fn measure(&mut self, decided: &[Decided], at_secs: u32) {
+        let now: HashMap<&str, &DecidedPool> =
+            decided.iter().flat_map(|decided| &decided.pools).map(|pool| (&*pool.name, pool)).collect();
+        let mut seen = HashSet::new();
+        let is_recent = |told: &&mut Told| at_secs.saturating_sub(told.at_secs) <= OUTCOME_SECS;
+        for told in self.decisions.iter_mut().rev().take_while(is_recent) {
+            for (pool, measured) in told.decided.pools.iter_mut().zip(&mut told.measured) {
+                let Some(now) = now.get(&*pool.name).filter(|now| seen.insert(&*now.name)) else { continue };
+                // A round has a prediction if the pool had its grant.
+                let had_grant = now.predicted.is_some() && now.before_bytes == pool.granted_bytes;
+                let Some(missed) = now.missed.filter(|_| had_grant) else { continue };
+                let before = pool.missed_since.unwrap_or(0.0);
+                pool.missed_since = Some(before + (missed - before) / f64::from(*measured + 1));
+                *measured += 1;
+            }
+        }
     }
 
     /// The latest decisions, the latest first.

@@ -64,7 +64,11 @@ pub(crate) struct Member {
 pub(crate) struct PoolState {
     pub(crate) report: PoolReport,
     pub(crate) curve: Option<Arc<MissRatioCurve>>,
-    samples: f64,
+    pub(crate) samples: f64,
+    /// A bound on the mean error of the curve; 0 = unknown.
+    pub(crate) error: f64,
+    /// When the curve was told.
+    pub(crate) curve_at: Nanos,
     /// Reads and misses at the last report but one.
     before: (u64, u64),
     pub(crate) reads_per_sec: f64,
@@ -83,9 +87,20 @@ impl PoolState {
         amounts::memory(&self.report.used).min(MOST_BYTES)
     }
 
+    /// The least that it may be granted, in bytes.
+    pub(crate) fn floor(&self) -> u64 {
+        amounts::memory(&self.report.floors).min(MOST_BYTES)
+    }
+
     /// True if its curve was learnt from reads enough.
     pub(crate) fn is_known(&self) -> bool {
         self.curve.is_some() && self.samples >= LEAST_SAMPLES
+    }
+
+    /// The mean cost of a miss, as told.
+    pub(crate) fn miss_cost_secs(&self) -> Option<f64> {
+        let secs = finite(self.report.miss_cost_micros) / 1e6;
+        (secs > 0.0).then_some(secs)
     }
 
     /// The misses per second that its backend carries, as told, or else those that it had lately.
@@ -112,7 +127,7 @@ impl PoolState {
         let mut pool = Pool::new(name, curve, self.granted.unwrap_or_else(|| self.used()));
         pool.place = place;
         pool.used = self.used();
-        pool.floor = amounts::memory(&self.report.floors).min(MOST_BYTES);
+        pool.floor = self.floor();
         pool.ceiling = none_is_any(&self.report.ceilings).max(pool.floor);
         pool.weight = finite(self.report.weight);
         pool.request_rate = self.reads_per_sec.min(MOST_RATE);
@@ -238,7 +253,7 @@ impl Member {
         }
         for pool in &response.pools {
             if self.pools.len() < MOST_POOLS || self.pools.contains_key(&pool.id) {
-                self.report_pool(pool);
+                self.report_pool(pool, now);
             }
         }
         let secs = self.reported_at.map_or(0.0, |before| now.saturating_sub(before) as f64 / 1e9);
@@ -248,16 +263,19 @@ impl Member {
         self.known = response.number;
     }
 
-    fn report_pool(&mut self, told: &PoolReport) {
+    fn report_pool(&mut self, told: &PoolReport, now: Nanos) {
         let learnt = told.curve.as_ref().and_then(|told| {
             let points = messages::read(told).ok()?;
             let points = points.into_iter().map(|(size, miss_ratio)| Point { size, miss_ratio });
-            Some((Arc::new(MissRatioCurve::new(Unit::Bytes, points).ok()?), finite(told.samples)))
+            let curve = Arc::new(MissRatioCurve::new(Unit::Bytes, points).ok()?);
+            Some((curve, finite(told.samples), finite(told.error).min(1.0)))
         });
         let pool = self.pools.entry(told.id).or_insert_with(|| PoolState {
             report: PoolReport::default(),
             curve: None,
             samples: 0.0,
+            error: 0.0,
+            curve_at: now,
             before: (told.reads, told.misses),
             reads_per_sec: 0.0,
             misses_per_sec: 0.0,
@@ -265,8 +283,8 @@ impl Member {
             granted: None,
             expected: None,
         });
-        if let Some((curve, samples)) = learnt {
-            (pool.curve, pool.samples) = (Some(curve), samples);
+        if let Some((curve, samples, error)) = learnt {
+            (pool.curve, pool.samples, pool.error, pool.curve_at) = (Some(curve), samples, error, now);
         }
         let name =
             if told.name.is_empty() { std::mem::take(&mut pool.report.name) } else { told.name.clone() };

@@ -107,6 +107,28 @@ fn memory_goes_to_the_tenant_to_which_it_is_of_use() {
     assert_eq!((&step["from"], &step["to"]), (&"small".into(), &"large".into()), "{page:#}");
     assert!(step["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{page:#}");
     assert!(first["pools"][0]["miss_ratio_since"].is_number(), "{page:#}");
+    let (status, told) = get_page(&server, &format!("/decisions/{}", first["number"]));
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    assert_eq!(
+        (&told["moves"], &told["curves"]["large"][0]),
+        (&first["moves"], &serde_json::json!([0, 1.0]))
+    );
+    assert_eq!(get_page(&server, "/decisions/123456").0, "HTTP/1.1 404 Not Found");
+    let listed = |query: &str| -> serde_json::Value {
+        serde_json::from_str(&get_page(&server, &format!("/decisions.json?{query}")).1).expect("JSON")
+    };
+    let brief = &listed("brief=true&pool=large")["decisions"][0];
+    assert!(brief["pools"].is_null() && brief["moved_bytes"].is_u64(), "{brief}");
+    assert!(first["outcome"]["predicted_saved_misses_per_sec"].is_f64(), "{first}");
+    assert_eq!(listed("words=nobody")["decisions"], serde_json::json!([]));
+    let curves: serde_json::Value =
+        serde_json::from_str(&get_page(&server, "/curves.json?pool=large").1).expect("JSON");
+    assert!(curves["small"].is_null() && curves["large"]["policy_points"][1][1].is_f64(), "{curves}");
+    let stats: serde_json::Value =
+        serde_json::from_str(&get_page(&server, "/stats.json?detailed=large").1).expect("JSON");
+    let has_classes = |pool: &serde_json::Value| (pool["name"] == "large") == pool["classes"].is_array();
+    assert!(stats["pools"].as_array().is_some_and(|pools| pools.iter().all(has_classes)), "{stats}");
     assert!(metric(&server, "millpond_control_moved_bytes_total{}") > 1 << 20);
     assert!(metric(&server, "millpond_pool_granted_bytes{pool=\"large\"}") > 32 << 20);
 

@@ -1,7 +1,7 @@
 //! Text that any machine can read: no paths of one machine, a newline at the end, no white space
 //! before it, no tabs in Rust.
 //!
-//! Fixtures are left alone: their bytes are what they test.
+//! Fixtures are left alone, as their bytes are what they test, and so are files of others.
 
 use crate::finding::Finding;
 use crate::tree::{File, Tree};
@@ -24,7 +24,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 fn is_fixture(file: &File) -> bool {
-    file.path.split('/').any(|folder| matches!(folder, "fixtures" | "corpus"))
+    file.path.split('/').any(|folder| matches!(folder, "fixtures" | "corpus" | "vendored"))
 }
 
 fn check_space(file: &File, findings: &mut Vec<Finding>) {

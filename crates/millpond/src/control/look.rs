@@ -100,6 +100,11 @@ impl Seen {
         self.is_known.then(|| Arc::unwrap_or_clone(self.pool.curve))
     }
 
+    /// The same, shared.
+    pub(super) fn shared_curve(&self) -> Option<Arc<MissRatioCurve>> {
+        self.is_known.then(|| Arc::clone(&self.pool.curve))
+    }
+
     /// The miss ratio that the pool will have with this memory: what it missed lately, and the
     /// difference that its curve sees between then and that. The curve alone also counts what was
     /// missed while the pool filled. `slab_bytes_before` is what the pool had at the last round.

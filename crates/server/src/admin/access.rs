@@ -23,8 +23,9 @@ use super::serve::PatientListener;
 /// The paths that need neither token nor name: they only reveal that a server is there, which every
 /// client that reached it knows.
 const OPEN: [&str; 1] = ["/healthz"];
-/// The paths that need no token: a page without a figure in it, which asks for a token itself.
-const TOKENLESS: [&str; 1] = ["/"];
+/// The path that needs no token, beside the files of the page: a page without a figure in it, which
+/// asks for a token itself.
+const TOKENLESS: &str = "/";
 
 /// A client that has connected.
 #[derive(Clone, Debug)]
@@ -84,7 +85,7 @@ pub(super) async fn guard(
         if let Some(why) = access.refusal(caller.is_tls, caller.local, request.headers()) {
             return (StatusCode::FORBIDDEN, why).into_response();
         }
-        if access.has_tokens() && !TOKENLESS.contains(&request.uri().path()) {
+        if access.has_tokens() && !is_tokenless(request.uri().path()) {
             return unauthorised("a token is needed: Authorization: Bearer TOKEN, or millpond --token\n");
         }
     }
@@ -92,6 +93,10 @@ pub(super) async fn guard(
         request.extensions_mut().insert(Operator { address: caller.address });
     }
     next.run(request).await
+}
+
+fn is_tokenless(path: &str) -> bool {
+    path == TOKENLESS || path.starts_with(page::FILES)
 }
 
 fn unauthorised(why: &'static str) -> Response {

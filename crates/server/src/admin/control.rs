@@ -1,17 +1,20 @@
-//! `/decisions.json`, and the metrics of the policy that moves memory between pools.
+//! `/decisions.json`, `/decisions/NUMBER`, and the metrics of the policy that moves memory between
+//! pools.
 
 use frontend::control::{ControlStatus, DecidedPool, Decision};
 use frontend::shared::Shared;
 use millpond::control::{Move, PoolRound};
-use serde_json::{Value, json};
+use page::{Asked, Outcome, PoolOutcome};
+use serde_json::{Map, Value, json};
 
 use super::metric::{Metric, counter, gauge, ratio};
 
 /// The state of the controller, the pools in its latest round, and the latest decisions, the latest
-/// first.
-pub(super) fn decisions(shared: &Shared) -> Value {
+/// first, as far as they are asked for.
+pub(super) fn decisions(shared: &Shared, asked: &Asked) -> Value {
     let status = shared.control.status();
-    let decisions: Vec<Value> = shared.control.decisions().iter().map(decision).collect();
+    let decisions: Vec<Value> =
+        shared.control.decisions().iter().filter_map(|made| decision(made, asked)).collect();
     let Some(ControlStatus { config, last, figures }) = status else {
         return json!({"mode": "off", "decisions": decisions});
     };
@@ -33,6 +36,16 @@ pub(super) fn decisions(shared: &Shared) -> Value {
     })
 }
 
+/// A decision with the curves that its pools had then; `None` if it is not kept any more.
+pub(super) fn decision_with_curves(shared: &Shared, number: u64) -> Option<Value> {
+    let made = shared.control.decision(number)?;
+    let known = made.pools.iter().filter(|pool| !pool.curve.is_empty());
+    let curves: Map<String, Value> = known.map(|pool| (pool.name.clone(), json!(&pool.curve[..]))).collect();
+    let mut shown = decision(&made, &Asked::default())?;
+    shown["curves"] = Value::Object(curves);
+    Some(shown)
+}
+
 fn mean_error(figures: &frontend::control::ControlFigures) -> Option<f64> {
     (figures.predictions > 0).then(|| figures.prediction_error_sum / figures.predictions as f64)
 }
@@ -52,16 +65,30 @@ fn pool(pool: &PoolRound) -> Value {
     })
 }
 
-fn decision(decision: &Decision) -> Value {
-    json!({
+/// Returns a decision; `None` if it is not asked for.
+fn decision(decision: &Decision, asked: &Asked) -> Option<Value> {
+    let wanted = |step: &Move| asked.has_move(step.from.as_deref(), step.to.as_deref(), &step.reason);
+    let outcome = decision.pools.iter().map(|pool| PoolOutcome {
+        reads_per_sec: pool.reads_per_sec,
+        missed: pool.missed,
+        expected: pool.expected,
+        missed_since: pool.missed_since,
+    });
+    let mut shown = json!({
         "number": decision.number,
         "at_secs": decision.at_secs,
         "policy": decision.policy,
         "dry_run": decision.is_dry_run,
         "memory_bytes": decision.memory_bytes,
-        "moves": decision.moves.iter().map(step).collect::<Vec<_>>(),
-        "pools": decision.pools.iter().map(decided).collect::<Vec<_>>(),
-    })
+        "moves": asked.moves(&decision.moves, wanted)?.into_iter().map(step).collect::<Vec<_>>(),
+        "moves_count": decision.moves.len(),
+        "moved_bytes": decision.moves.iter().map(|step| step.bytes).sum::<u64>(),
+        "outcome": Outcome::of(outcome),
+    });
+    if !asked.brief {
+        shown["pools"] = decision.pools.iter().map(decided).collect();
+    }
+    Some(shown)
 }
 
 fn step(step: &Move) -> Value {
@@ -82,6 +109,7 @@ fn decided(pool: &DecidedPool) -> Value {
         "miss_ratio": pool.missed,
         "expected_miss_ratio": pool.expected,
         "miss_ratio_since": pool.missed_since,
+        "reads_per_sec": pool.reads_per_sec,
     })
 }
 

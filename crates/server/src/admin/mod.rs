@@ -1,5 +1,5 @@
 //! HTTP for operators: a page at `/`, `/metrics` for Prometheus, `/healthz`, `/stats.json`,
-//! `/hotkeys.json`, `/curves.json`, `/decisions.json`, `/config`, `/tenants`.
+//! `/hotkeys.json`, `/curves.json`, `/decisions.json`, `/decisions/NUMBER`, `/config`, `/tenants`.
 //!
 //! It runs on one thread of its own with tokio, so that a scrape takes no time from workers.
 //! Another one makes changes ([`changes`]). Connections are few and short by construction: beyond a
@@ -21,13 +21,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use axum::Router;
-use axum::extract::{FromRef, State};
+use axum::extract::{FromRef, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use config::{Error, ErrorKind};
 use frontend::instance::Instance;
 use frontend::shared::Shared;
+use page::Page;
 use tokio::sync::oneshot;
 
 use self::access::Caller;
@@ -104,10 +105,12 @@ fn router(shared: Arc<Shared>, changes: Changes) -> Router {
         .route("/hotkeys.json", get(hot_keys_json))
         .route("/curves.json", get(curves_json))
         .route("/decisions.json", get(decisions_json))
+        .route("/decisions/{number}", get(decision))
         .route("/config", get(settings::show).put(settings::set))
         .route("/config/rewrite", post(settings::rewrite))
         .route("/tenants", get(tenants::list))
         .route("/tenants/{name}", get(tenants::show).put(tenants::set).delete(tenants::remove))
+        .merge(page::files())
         .fallback(no_such_page)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&shared), access::guard))
         .with_state(Pages { shared, changes })
@@ -138,17 +141,13 @@ impl FromRef<Pages> for Changes {
     }
 }
 
-/// The content security policy of the page: it may run its own parts and ask this server. Nothing
-/// in it comes from elsewhere, and no other page can frame it.
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
-
 const PAGES: &str = "\
 /metrics       for Prometheus
 /healthz       200 while serving, 503 while stopping
 /stats.json    everything, as JSON
 /hotkeys.json  hot keys by pool
 /curves.json   miss-ratio curves by pool
-/decisions.json  memory moved between pools, and why
+/decisions.json  memory moved between pools, and why; /decisions/NUMBER one of them with its curves
 /config        settings; PUT changes them
 /tenants       who shares the server; PUT and DELETE /tenants/NAME change that
 ";
@@ -162,13 +161,7 @@ async fn index(headers: HeaderMap) -> Response {
     if !is_browser {
         return format!("millpond\n{PAGES}").into_response();
     }
-    let about = [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-    ];
-    (about, include_str!("page.html")).into_response()
+    Page::Server.response()
 }
 
 async fn no_such_page(uri: Uri) -> (StatusCode, String) {
@@ -194,20 +187,39 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     }
 }
 
-async fn stats_json(State(shared): State<Arc<Shared>>) -> Response {
-    json(&stats::Document(&shared))
+/// The pool that a page asks for.
+#[derive(Debug, Default, serde::Deserialize)]
+struct Asked {
+    /// Of `/curves.json` and `/hotkeys.json`: the only pool.
+    pool: Option<String>,
+    /// Of `/stats.json`: the only pool with its classes and curve; empty: none.
+    detailed: Option<String>,
 }
 
-async fn hot_keys_json(State(shared): State<Arc<Shared>>) -> Response {
-    json(&stats::hot_keys(&shared))
+async fn stats_json(State(shared): State<Arc<Shared>>, Query(asked): Query<Asked>) -> Response {
+    json(&stats::Document { shared: &shared, detailed: asked.detailed.as_deref() })
 }
 
-async fn curves_json(State(shared): State<Arc<Shared>>) -> Response {
-    json(&stats::curves(&shared))
+async fn hot_keys_json(State(shared): State<Arc<Shared>>, Query(asked): Query<Asked>) -> Response {
+    json(&stats::hot_keys(&shared, asked.pool.as_deref()))
 }
 
-async fn decisions_json(State(shared): State<Arc<Shared>>) -> Response {
-    json(&control::decisions(&shared))
+async fn curves_json(State(shared): State<Arc<Shared>>, Query(asked): Query<Asked>) -> Response {
+    json(&stats::curves(&shared, asked.pool.as_deref()))
+}
+
+async fn decision(State(shared): State<Arc<Shared>>, Path(number): Path<u64>) -> Response {
+    match control::decision_with_curves(&shared, number) {
+        Some(decision) => json(&decision),
+        None => {
+            let words = format!("there is no decision {number}, or it is not kept any more\n");
+            (StatusCode::NOT_FOUND, words).into_response()
+        }
+    }
+}
+
+async fn decisions_json(State(shared): State<Arc<Shared>>, Query(asked): Query<page::Asked>) -> Response {
+    json(&control::decisions(&shared, &asked))
 }
 
 fn json(value: &impl serde::Serialize) -> Response {

@@ -19,19 +19,25 @@ use super::figures::{CLASS_FIGURES, DEPARTURES};
 
 /// The whole document. The part of each tenant and pool is made only when it is written: those of a
 /// thousand pools at once would take hundreds of mebibytes.
-pub(super) struct Document<'a>(pub(super) &'a Shared);
+pub(super) struct Document<'a> {
+    pub(super) shared: &'a Shared,
+    /// The only pool whose classes and curve are shown; `None`: those of all are.
+    pub(super) detailed: Option<&'a str>,
+}
 
 impl Serialize for Document<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let shared = self.0;
+        let Self { shared, detailed } = *self;
         let Observation { monotonic_nanos, cache: stats, tenants } = shared.observe();
         let mut document = serializer.serialize_map(None)?;
         if let Value::Object(head) = head(shared, &stats, monotonic_nanos) {
             head.iter().try_for_each(|(name, value)| document.serialize_entry(name, value))?;
         }
         document.serialize_entry("tenants", &Each(|| tenants.iter().map(tenant_json)))?;
-        document
-            .serialize_entry("pools", &Each(|| stats.pools.iter().map(|pool| pool_json(shared, pool))))?;
+        document.serialize_entry(
+            "pools",
+            &Each(|| stats.pools.iter().map(|pool| pool_json(shared, pool, detailed))),
+        )?;
         document.end()
     }
 }
@@ -94,8 +100,8 @@ fn head(shared: &Shared, stats: &CacheStats, monotonic_nanos: u64) -> Value {
     })
 }
 
-/// The hot keys of each pool, the hottest first; keys as in listings.
-pub(super) fn hot_keys(shared: &Shared) -> Value {
+/// The hot keys of each pool, or of one, the hottest first; keys as in listings.
+pub(super) fn hot_keys(shared: &Shared, only: Option<&str>) -> Value {
     let of_pool = |pool: &std::sync::Arc<tenancy::key_space::Pool>| {
         let keys = shared.cache.hot_keys(pool.id, usize::MAX).unwrap_or_default();
         let shown = keys
@@ -103,17 +109,27 @@ pub(super) fn hot_keys(shared: &Shared) -> Value {
             .map(|hot| json!({"key": shown_key(&hot.key), "accesses": hot.accesses, "share": hot.share}));
         (pool.name.clone(), Value::Array(shown.collect()))
     };
-    Value::Object(shared.directory().pools.iter().map(of_pool).collect())
+    let directory = shared.directory();
+    let wanted = directory.pools.iter().filter(|pool| only.is_none_or(|name| pool.name == name));
+    Value::Object(wanted.map(of_pool).collect())
 }
 
-/// The miss-ratio curve of each pool; null if none is learnt.
-pub(super) fn curves(shared: &Shared) -> Value {
+/// The miss-ratio curve of each pool, or of one; null if none is learnt.
+pub(super) fn curves(shared: &Shared, only: Option<&str>) -> Value {
+    let last = shared.control.status().and_then(|status| status.last);
+    // As the pool's own policy has it, by bytes of slabs: what decisions go by.
+    let decided = |name: &str| {
+        let pool = last.as_ref()?.pools.iter().find(|pool| pool.name == name)?;
+        let points = pool.curve.as_ref()?.points().iter();
+        Some(points.map(|point| (point.size, point.miss_ratio)).collect::<Vec<_>>())
+    };
     let of_pool = |pool: &std::sync::Arc<tenancy::key_space::Pool>| {
         let learnt = shared.cache.curve(pool.id).ok().flatten();
         let shown = learnt.map_or(Value::Null, |learnt| {
             json!({
                 "curve": learnt.in_memory(),
                 "present_bytes": learnt.memory_bytes,
+                "policy_points": decided(&pool.name),
                 "rate": learnt.rate,
                 "samples": learnt.samples,
                 "lost": learnt.lost,
@@ -130,7 +146,9 @@ pub(super) fn curves(shared: &Shared) -> Value {
         });
         (pool.name.clone(), shown)
     };
-    Value::Object(shared.directory().pools.iter().map(of_pool).collect())
+    let directory = shared.directory();
+    let wanted = directory.pools.iter().filter(|pool| only.is_none_or(|name| pool.name == name));
+    Value::Object(wanted.map(of_pool).collect())
 }
 
 /// The latency of requests, by protocol: buckets by their upper bounds in seconds, null for the
@@ -194,8 +212,9 @@ fn tenant_json(tenant: &TenantFigures) -> Value {
     Value::Object(shown)
 }
 
-fn pool_json(shared: &Shared, pool: &PoolStats) -> Value {
-    let outlook = Outlook::of(&shared.cache, pool).map(|outlook| {
+fn pool_json(shared: &Shared, pool: &PoolStats, detailed: Option<&str>) -> Value {
+    let is_detailed = detailed.is_none_or(|name| pool.name == name);
+    let outlook = is_detailed.then(|| Outlook::of(&shared.cache, pool)).flatten().map(|outlook| {
         let miss_ratios: Map<String, Value> =
             outlook.miss_ratios.iter().map(|(size, ratio)| ((*size).to_owned(), json!(ratio))).collect();
         json!({"samples": outlook.samples, "error": outlook.error, "miss_ratio": miss_ratios})
@@ -218,7 +237,7 @@ fn pool_json(shared: &Shared, pool: &PoolStats) -> Value {
         "slabs_reclaimed": pool.slabs_reclaimed,
         "resizes": pool.resizes,
         "curve": outlook,
-        "classes": pool.classes.iter().map(class_json).collect::<Vec<_>>(),
+        "classes": is_detailed.then(|| pool.classes.iter().map(class_json).collect::<Vec<_>>()),
     })
 }
 

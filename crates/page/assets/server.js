@@ -1,0 +1,191 @@
+// The page of a server: its own figures as the model that the views show.
+import { start, read, poolLink } from "./app.js";
+import { make } from "./dom.js";
+import { bytes, count, percent, several, span } from "./format.js";
+
+// Rates are of this many polls.
+const POLLS = 5;
+let past = [], departed = null;
+
+function sum(sample, name) { return sample.listeners.reduce((all, one) => all + (one.counters[name] || 0), 0); }
+
+function sumOf(sample, begin) {
+  return sample.listeners.reduce((all, one) => all + Object.entries(one.counters).reduce((s, [name, n]) => name.startsWith(begin) ? s + n : s, 0), 0);
+}
+
+// What two samples of one process differ by, in general and by tenant and pool.
+class Since {
+  constructor(now, before) {
+    Object.assign(this, { now, before });
+    this.secs = before ? (now.monotonic_nanos - before.monotonic_nanos) * 1e-9 : 0;
+    const byName = list => new Map((list || []).map(one => [one.name, one]));
+    this.was = before ? { tenants: byName(before.tenants), pools: byName(before.pools) } : null;
+  }
+
+  rate(of) { return this.secs > 0 ? Math.max(0, of(this.now) - of(this.before)) / this.secs : null; }
+
+  rateOf(kind, one, of) {
+    const was = this.was && this.was[kind].get(one.name);
+    return was && this.secs > 0 ? Math.max(0, of(one) - of(was)) / this.secs : null;
+  }
+
+  // Hits of all reads since then, or since the start if nothing is known of then.
+  ratio(now, before) {
+    const hits = now.hits - (before ? before.hits : 0), misses = now.misses - (before ? before.misses : 0);
+    return hits + misses > 0 && hits >= 0 && misses >= 0 ? hits / (hits + misses) : null;
+  }
+
+  ratioOf(kind, one) { return this.ratio(one, this.was && this.was[kind].get(one.name)); }
+
+  quantile(share) {
+    const counts = [];
+    let total = 0;
+    for (const [protocol, timed] of Object.entries(this.now.requests)) timed.buckets.forEach(([upper, n], i) => {
+      const more = n - (this.before ? this.before.requests[protocol].buckets[i][1] : 0);
+      counts[i] ||= [upper, 0];
+      counts[i][1] += more;
+      total += more;
+    });
+    let below = 0, lower = 0;
+    for (const [upper, n] of counts) {
+      if (!total) return null;
+      if (upper == null) return lower;
+      if (n > 0 && below + n >= share * total) return lower + (upper - lower) * (share * total - below) / n;
+      below += n;
+      lower = upper;
+    }
+    return null;
+  }
+}
+
+function cards(since) {
+  const { now, before } = since;
+  const get = sample => sample && { hits: sum(sample, "requests_get_hit"), misses: sum(sample, "requests_get_miss") };
+  const requests = since.rate(sample => sum(sample, "answered_requests")), hits = since.ratio(get(now), get(before)), slow = since.quantile(0.99);
+  const sent = since.rate(sample => sum(sample, "sent_bytes")), evictions = since.rate(sample => sample.pools.reduce((all, pool) => all + pool.evictions, 0)), refusals = since.rate(sample => sumOf(sample, "refusals_"));
+  return [
+    { name: "Requests a second", value: requests, text: count(requests) }, { name: "Hits", value: hits, text: percent(hits) },
+    { name: "Latency, 99 %", value: slow, text: span(slow) }, { name: "Sent a second", value: sent, text: bytes(sent) },
+    { name: "Evictions a second", value: evictions, text: count(evictions) }, { name: "Refusals a second", value: refusals, text: count(refusals) },
+  ];
+}
+
+function rows(since, rounds) {
+  const pools = new Map(since.now.pools.map(pool => [pool.name, pool]));
+  return since.now.tenants.map(tenant => {
+    const pool = pools.get(tenant.pool) || {}, round = rounds.get(tenant.pool) || {};
+    return {
+      id: tenant.name, group: tenant.pool, used: pool.slab_bytes, granted: pool.granted_bytes || null, reserve: pool.reserve_bytes || null,
+      promised: round.promised_per_sec || null, hits: since.ratioOf("tenants", tenant), requests: since.rateOf("tenants", tenant, one => one.requests),
+      misses: since.rateOf("tenants", tenant, one => one.misses), evictions: pool.name ? since.rateOf("pools", pool, one => one.evictions) : null,
+      items: pool.items, connections: tenant.connections, throttled: since.rateOf("tenants", tenant, one => one.throttled),
+    };
+  });
+}
+
+function policy(made) {
+  const off = made.mode === "off";
+  const text = off ? "No policy moves memory (control.mode)" : (made.mode === "dry-run" ? "A dry run of " : "The policy ") + made.policy + (made.decides ? " decides" : " waits, as memory is free");
+  return { text, idle: "Nothing was moved.", error: made.prediction_error, predictions: made.predictions };
+}
+
+function decision(made) {
+  const of = made.outcome || {};
+  return {
+    number: made.number, at: made.at_secs, policy: made.policy, dryRun: made.dry_run, curves: made.curves, movesCount: made.moves_count, movedBytes: made.moved_bytes,
+    predicted: of.predicted_saved_misses_per_sec, measured: of.measured_saved_misses_per_sec,
+    moves: made.moves.map(move => ({ ...move, saved: move.saved_misses_per_sec })),
+    pools: (made.pools || []).map(pool => ({ name: pool.name, before: pool.before_bytes, granted: pool.granted_bytes, missed: pool.miss_ratio, expected: pool.expected_miss_ratio, since: pool.miss_ratio_since })),
+  };
+}
+
+async function poll() {
+  const [now, made] = await Promise.all([read("/stats.json?detailed="), read("/decisions.json?brief=true")]);
+  if (past.length && past[0].pid !== now.pid) past = [];
+  const since = new Since(now, past[0] || null);
+  past = [...past, now].slice(-POLLS);
+  const rounds = new Map((made.pools || []).map(pool => [pool.name, pool]));
+  const parts = Object.entries(now.memory_bytes).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]).map(([name, bytes]) => ({ name, bytes }));
+  return {
+    about: now.version + " · up " + span(now.uptime_secs) + " · " + several(now.threads, "worker") + " · " + several(now.connections, "connection"),
+    cards: cards(since), rows: rows(since, rounds), policy: policy(made), decisions: made.decisions.map(decision),
+    nodes: [{ name: "Memory", used: parts.reduce((all, part) => all + part.bytes, 0), total: now.memory_limit_bytes, parts, unmet: made.unmet || [] }],
+    since, rounds,
+  };
+}
+
+// A pool with its curve by bytes of slabs, in which grants are counted.
+function pooled(pool, learnt, { since, rounds }) {
+  const round = rounds.get(pool.name) || {}, measured = since.ratioOf("pools", pool);
+  let points = learnt && learnt.policy_points;
+  if (learnt && !points && learnt.samples >= 100) {
+    const perByte = learnt.present_bytes > 0 ? pool.slab_bytes / learnt.present_bytes : 1;
+    points = learnt.curve.points.map(point => [point.size * (perByte || 1), point.miss_ratio]);
+  }
+  const cost = learnt && learnt.miss_cost, confidence = learnt && learnt.curve.confidence;
+  const reads = since.rateOf("pools", pool, one => one.hits + one.misses);
+  return {
+    name: pool.name, used: pool.slab_bytes, granted: pool.granted_bytes || pool.slab_bytes, isGrant: pool.granted_bytes > 0, floor: pool.reserve_bytes,
+    reads: reads ?? round.reads_per_sec ?? null, missRatio: round.miss_ratio ?? (measured == null ? null : 1 - measured),
+    missCost: round.miss_cost_secs ?? (cost ? cost.mean_secs : null),
+    missCostNote: cost ? " on average; half take less than " + span(cost.p50_secs) + ", one in a hundred more than " + span(cost.p99_secs) : " on average",
+    points, samples: learnt && learnt.samples, error: confidence && confidence.error > 0 ? confidence.error : null,
+    age: "learnt until now, from one key in " + (learnt ? count(1 / Math.max(learnt.rate, 1e-9)) : "–"),
+  };
+}
+
+function departures(pool, nanos) {
+  const totals = new Map();
+  for (const one of pool.classes || []) for (const [reason, n] of Object.entries(one.departures)) totals.set(reason, (totals.get(reason) || 0) + n);
+  const before = departed && departed.name === pool.name && departed.nanos < nanos ? departed : null;
+  const secs = before ? (nanos - before.nanos) * 1e-9 : null;
+  const listed = [...totals].filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
+  const rows = listed.map(([reason, n]) => [reason.replaceAll("_", " "), count(n), before ? count((n - (before.totals.get(reason) || 0)) / secs) : "–"]);
+  departed = { name: pool.name, nanos, totals };
+  return rows;
+}
+
+async function pool(id, model) {
+  const tenants = model.since.now.tenants, tenant = tenants.find(one => one.name === id), name = tenant ? tenant.pool : id, asked = encodeURIComponent(name);
+  const [stats, curves, hot] = await Promise.all([read("/stats.json?detailed=" + asked), read("/curves.json?pool=" + asked), read("/hotkeys.json?pool=" + asked)]);
+  const found = stats.pools.find(one => one.name === name);
+  if (!found) throw new Error("There is no pool " + name + ".");
+  const shown = pooled(found, curves[name], model), here = tenants.filter(one => one.pool === name);
+  const hit = model.since.ratioOf("pools", found);
+  shown.facts = [
+    ["Memory", bytes(found.slab_bytes) + " used, " + (found.granted_bytes ? bytes(found.granted_bytes) : "nothing") + " granted, " + bytes(found.reserve_bytes) + " reserved" + (found.limit_bytes ? ", limit " + bytes(found.limit_bytes) : "")],
+    ["Items", count(found.items) + " of " + bytes(found.items ? found.item_bytes / found.items : 0) + " on average, policy " + found.policy],
+    ["Reads", count(shown.reads) + " a second, " + percent(hit) + " hits"],
+    ["Tenants", here.map(one => one.name).join(", ") || "none"],
+  ];
+  if (!shown.points) shown.facts.push(["Curve", "not known yet (watch.curve_keys)"]);
+  shown.more = [
+    { name: "Hot keys", heads: ["Key", "Accesses", "Share"], rows: (hot[name] || []).slice(0, 12).map(key => [key.key, count(key.accesses), percent(key.share)]), none: "None has been found yet (watch.hot_keys)." },
+    { name: "Evictions and removals by reason", heads: ["Reason", "Since the start", "A second"], rows: departures(found, stats.monotonic_nanos), none: "No item was evicted or removed." },
+  ];
+  return shown;
+}
+
+async function curves() {
+  const [stats, made, all] = await Promise.all([read("/stats.json?detailed="), read("/decisions.json?brief=true"), read("/curves.json")]);
+  const since = new Since(stats, past[0] || null), rounds = new Map((made.pools || []).map(one => [one.name, one]));
+  return stats.pools.map(one => pooled(one, all[one.name], { since, rounds }));
+}
+
+const word = (label, of, title) => ({ label, title, text: of, value: of, isWord: true });
+const figure = (label, of, format, title) => ({ label, title, text: row => format(of(row)), value: of });
+
+start({
+  title: "Millpond", rowsName: "Tenants", noRows: "There is none.", poll, pool, curves,
+  decision: async number => decision(await read("/decisions/" + number)),
+  decisions: async asked => (await read("/decisions.json?brief=true&" + new URLSearchParams(asked))).decisions.map(decision),
+  columns: [
+    { ...word("Tenant", row => row.id), link: row => poolLink(row.id) }, word("Pool", row => row.group),
+    figure("Memory", row => row.used, bytes), figure("Granted", row => row.granted, bytes, "By the policy that moves memory"),
+    figure("Reserved", row => row.reserve, bytes, "The least that the pool keeps"), figure("Promised/s", row => row.promised, count, "Requests per second (tenant.min_operations_per_sec)"),
+    figure("Hits", row => row.hits, percent), figure("Requests/s", row => row.requests, count), figure("Misses/s", row => row.misses, count),
+    figure("Evictions/s", row => row.evictions, count), figure("Connections", row => row.connections, count), figure("Throttled/s", row => row.throttled, count),
+  ],
+  footer: () => ["Every two seconds from ", ...["/stats.json", "/decisions.json", "/curves.json", "/hotkeys.json"].flatMap(path => [make("a", { href: path }, path), " "]),
+    "; more in ", ...["/metrics", "/config", "/tenants"].flatMap(path => [make("a", { href: path }, path), " "]), "and ", make("code", {}, "millpond top"), "."],
+});
