@@ -59,7 +59,7 @@ function pooled(curve, nodes) {
   return {
     name: curve.name, node: nodes.get(curve.name), used: curve.used_bytes, granted: curve.granted_bytes, isGrant: true, floor: curve.floor_bytes,
     reads: curve.reads_per_sec, missRatio: curve.miss_ratio, missCost: curve.miss_cost_secs, points: curve.points, samples: curve.samples, error: curve.error,
-    workingSet: curve.working_set_bytes, age: "told " + span(Math.round(curve.age_secs)) + " ago, as it has not changed since",
+    workingSet: curve.working_set_bytes, age: "told " + span(Math.round(curve.age_secs)) + " ago, and again when it changes",
   };
 }
 

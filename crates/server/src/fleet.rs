@@ -87,7 +87,8 @@ impl Led {
         });
         let curve = pool.curve.map(|learnt| {
             let points = learnt.points().iter().map(|point| (point.size, point.miss_ratio));
-            Curve { samples: pool.curve_samples, ..curve::write(points) }
+            let error = learnt.confidence().map_or(0.0, |confidence| confidence.error);
+            Curve { samples: pool.curve_samples, error, ..curve::write(points) }
         });
         PoolReport {
             id: number,
