@@ -13,8 +13,12 @@ use anyhow::Context;
 use super::{Outcome, Run};
 
 /// Programs and the packages that have them.
-const PROGRAMS: &[(&str, &str)] =
-    &[("memcached", "memcached"), ("memccapable", "libmemcached-tools"), ("redis-server", "redis-server")];
+const PROGRAMS: &[(&str, &str)] = &[
+    ("memcached", "memcached"),
+    ("memccapable", "libmemcached-tools"),
+    ("redis-server", "redis-server"),
+    ("chromium", "chromium"),
+];
 
 /// The file by which Debian asks whether a service may be started, and the answer that says no.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
