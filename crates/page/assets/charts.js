@@ -4,6 +4,8 @@ import { make } from "./dom.js";
 
 /* global uPlot */
 const STEPS = Array.from({ length: 40 }, (_, i) => 2 ** (i + 10));
+// Room for a name.
+const NEAR = 90;
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // Lines at sizes, with their names.
@@ -13,8 +15,9 @@ function marks(list) {
     ctx.save();
     ctx.font = 12 * devicePixelRatio + "px system-ui, sans-serif";
     ctx.textBaseline = "top";
-    list().filter(mark => mark.at != null).forEach((mark, i) => {
-      const x = plot.valToPos(mark.at, "x", true);
+    const all = list().filter(mark => mark.at != null), place = mark => plot.valToPos(mark.at, "x", true);
+    all.forEach((mark, i) => {
+      const x = place(mark), near = all.map(place).find(other => other !== x && Math.abs(other - x) < NEAR * devicePixelRatio);
       if (x < bbox.left || x > bbox.left + bbox.width) return;
       ctx.strokeStyle = ctx.fillStyle = colour(mark.colour);
       ctx.lineWidth = 2 * devicePixelRatio;
@@ -23,7 +26,8 @@ function marks(list) {
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
-      const isRight = x < bbox.left + bbox.width * 0.8;
+      // Names stand to the right, but for one that would run into the next line or out of the chart.
+      const isRight = (near == null || near < x) && x < bbox.left + bbox.width - NEAR * devicePixelRatio;
       ctx.textAlign = isRight ? "left" : "right";
       ctx.fillText(mark.name, x + (isRight ? 6 : -6) * devicePixelRatio, bbox.top + (4 + 16 * i) * devicePixelRatio);
     });
@@ -80,7 +84,7 @@ export class CurveChart {
     const axis = { stroke: soft, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 }, font: "12px system-ui, sans-serif" };
     const edge = label => ({ label, stroke: "transparent", points: none, value: (_, v) => v == null ? "–" : percent(v / 100) });
     this.plot = new uPlot({
-      width, height: this.height, padding: [8, 12, 0, 0],
+      width, height: this.height, padding: [8, 28, 0, 0],
       scales: { x: { time: false, range: (_, least, most) => [0, most] }, y: { range: [0, 100] } },
       axes: [
         { ...axis, size: 30, incrs: STEPS, space: 90, values: (_, all) => all.map(bytes) },

@@ -33,7 +33,7 @@ export class Decisions {
     this.found = make("span", { role: "status", cls: "soft" });
     this.list = make("ol", { cls: "timeline" });
     this.more = make("button", { type: "button", hidden: true, onclick: () => { this.all = true; this.draw(); } }, "Show all");
-    this.one = make("section", { cls: "card", hidden: true, "aria-live": "polite" });
+    this.one = make("section", { cls: "card", hidden: true });
     this.element = make("div", {}, this.one, make("section", { cls: "card" }, make("h2", {}, "Decisions"), this.sum, make("div", { cls: "tools" }, this.words, this.found), this.list, this.more));
     if (number != null) this.open();
   }
