@@ -248,6 +248,21 @@ fn a_fleet_is_watched_in_a_browser() {
 }
 
 #[test]
+fn a_token_is_asked_for_before_figures_are_shown() {
+    let Some(mut browser) = browser() else { return };
+    let config = "memory = \"32MiB\"\n[admin]\ntoken = \"0123456789abcdef\"\n[[listener]]\nname = \"main\"\n";
+    let served = Served::start(Path::new(MILLPOND), config).expect("a server");
+    browser.open(&served.admin().expect("an address"));
+    let form = "document.querySelector('#login')";
+    browser.wait("the form", &format!("{form} && !{form}.hidden"));
+    assert_eq!(browser.value(&format!("{TENANT_ROWS}.length")), 0);
+    browser.value("document.querySelector('#token').value = '0123456789abcdef'");
+    browser.value("document.querySelector('#token').focus()");
+    browser.press("Enter", 13);
+    browser.wait("the tenant", &format!("{TENANT_ROWS}.length === 1 && {form}.hidden"));
+}
+
+#[test]
 fn five_hundred_tenants_are_searched_and_sorted() {
     let Some(mut browser) = browser() else { return };
     let orchestrator = Orchestrator::start("512MiB");
