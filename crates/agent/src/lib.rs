@@ -18,12 +18,14 @@
 mod agent;
 pub mod command;
 mod duty;
+pub mod embedded;
 mod instance;
 mod report;
 pub mod service;
 pub mod targets;
 
 pub use agent::{Agent, AgentConfig, Next};
+pub use control::access;
 pub use instance::{Instance, InstanceError, Look};
 
 /// A time or a span of time, in nanoseconds.

@@ -25,8 +25,6 @@ use curve::{Estimator, Kind, MissRatioCurve, Shards, Unit};
 use super::wire::Address;
 use crate::{InstanceError, Nanos};
 
-/// Points of a curve that is reported.
-const POINTS: usize = 128;
 /// The largest cache that is asked about, in times of the present one.
 const TIMES_MEMORY: u64 = 4;
 /// A key that was a miss though less than this share of the cache was used since was removed.
@@ -264,18 +262,6 @@ impl Learner {
     pub(super) fn samples(&self) -> f64 {
         self.shards.curve().confidence().map_or(0.0, |known| known.samples)
     }
-}
-
-/// A curve as a message: sizes are multiplied by `scale`.
-pub(super) fn message(curve: &MissRatioCurve, scale: f64) -> control::v1::Curve {
-    let scale = if scale.is_finite() && scale > 0.0 { scale } else { 1.0 };
-    let scaled = curve.scaled(Unit::Bytes, scale).thinned(POINTS);
-    let points = scaled.points().iter().map(|point| (point.size, point.miss_ratio));
-    let mut message = control::curve::write(points);
-    if let Some(known) = curve.confidence() {
-        (message.samples, message.error) = (known.samples, known.error);
-    }
-    message
 }
 
 #[cfg(test)]

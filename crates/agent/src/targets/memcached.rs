@@ -41,8 +41,9 @@ use self::log::{Entry, Fetch};
 use self::stats::{CLASSES, Figures, LINE, MIB, SlabClass, shown};
 use super::background::{Background, Reports, Windows, read_in_windows};
 use super::identity::Identity;
-use super::learn::{self, Learner, Outcome, Sampling};
+use super::learn::{Learner, Outcome, Sampling};
 use super::wire::{Address, Deadline, Feed, PATIENCE, Wire, garbled};
+use crate::report;
 use crate::{Instance, InstanceError, Look, MILLI, Nanos};
 
 /// memcached accepts no lower limit.
@@ -165,7 +166,7 @@ impl Memcached {
         learnt.learner.age(Clock::System.monotonic_nanos());
         let curve = learnt.learner.curve()?;
         drop(learnt);
-        Some(learn::message(&curve, scale))
+        Some(report::curve(&curve, scale))
     }
 }
 

@@ -46,8 +46,9 @@ use self::learnt::{Caused, Learnt};
 use self::reply::Reply;
 use super::background::{Background, Reports, Windows, read_in_windows};
 use super::identity::Identity;
-use super::learn::{self, Learner, RedisLearning, Sampling};
+use super::learn::{Learner, RedisLearning, Sampling};
 use super::wire::{Address, Deadline, Feed, PATIENCE};
+use crate::report;
 use crate::{Instance, InstanceError, Look};
 
 const MIB: u64 = 1 << 20;
@@ -149,7 +150,7 @@ impl Redis {
             (_, Some(by_age), Some(monitored)) => join(&by_age, &monitored, info.used)?,
             (_, by_age, monitored) => by_age.or(monitored)?,
         };
-        Some(learn::message(&curve, 1.0))
+        Some(report::curve(&curve, 1.0))
     }
 
     /// The least limit: that of a server without keys, and a little for its clients.
