@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::exchange::Key;
 use crate::member::Member;
+use crate::members::OnNode;
 
 /// One byte in this many of the memory of a node is for what grows beside pools: index,
 /// connections.
@@ -89,17 +90,17 @@ pub struct DecidedPool {
     pub curve: Option<Arc<MissRatioCurve>>,
 }
 
-/// Decides about the pools of those members of a node that answered, and notes what was decided in
-/// them. `memory` is what all of these members together may have.
+/// Decides about the pools of those instances of a node that answered, and notes what was decided
+/// in them. `memory` is what all of these together may have.
 pub(crate) fn decide(
     policy: &mut Guarded<Registered>,
     aim: Option<Aim>,
     node: &str,
-    members: &mut BTreeMap<Key, Member>,
+    members: &mut OnNode,
     memory: u64,
 ) -> Decided {
-    let here = |member: &Member| member.instance.node == node && member.is_present;
-    let overheads = members.values().filter(|&member| here(member)).map(Member::overhead);
+    let here = |member: &&Member| member.is_present;
+    let overheads = members.values().filter(here).map(Member::overhead);
     let overhead = overheads.fold(0, u64::saturating_add);
     let memory_bytes = without_growth(memory.saturating_sub(overhead));
     let mut view = View { memory: memory_bytes, ..View::default() };
@@ -152,7 +153,7 @@ pub(crate) fn decide(
     });
     let moves = moves.collect();
     let pools = note(members, &view, &decision, &places);
-    for member in members.values_mut().filter(|member| here(member)) {
+    for member in members.values_mut().filter(|member| member.is_present) {
         member.note_target();
     }
     Decided { node: node.to_owned(), memory_bytes, is_short, moves, pools, unmet }
@@ -160,7 +161,7 @@ pub(crate) fn decide(
 
 /// Notes the grants in the pools, with what is predicted, and tells them.
 fn note(
-    members: &mut BTreeMap<Key, Member>,
+    members: &mut OnNode,
     view: &View,
     decision: &Decision,
     places: &[(Key, u32, bool)],

@@ -1,5 +1,7 @@
 //! The way from the limits that are to those that were decided.
 
+use std::collections::HashSet;
+
 use control::amounts;
 use control::v1::ResizeRequest;
 
@@ -26,30 +28,32 @@ impl Fleet {
                 (key.clone(), target.min(member.hold.held()))
             })
             .collect();
-        open.into_iter().filter_map(|(key, limit)| self.resize(&key, limit, now)).collect()
+        let repeated = open.into_iter().filter_map(|(key, limit)| {
+            let mut held = self.held(&self.members.get(&key)?.instance.node);
+            self.resize(&key, limit, &mut held, now)
+        });
+        repeated.collect()
     }
 
     /// Brings the limits of a node nearer to those that were decided: lowers those of donors as far
     /// as receivers have filled what they have, and raises those of receivers by what nobody can
     /// have.
     pub(crate) fn advance(&mut self, node: &str, now: Nanos) -> Vec<Call> {
-        let steps = self.steps(node, now);
-        steps.into_iter().filter_map(|(key, limit)| self.resize(&key, limit, now)).collect()
+        let mut held = self.held(node);
+        let steps = self.steps(node, held, now);
+        steps.into_iter().filter_map(|(key, limit)| self.resize(&key, limit, &mut held, now)).collect()
     }
 
     /// The limits of a node that are to be changed now.
-    fn steps(&self, node: &str, now: Nanos) -> Vec<(Key, u64)> {
+    fn steps(&self, node: &str, held: u64, now: Nanos) -> Vec<(Key, u64)> {
         let memory = self.memory(node);
-        let held = self.held(node);
         let chunk = (memory / CHUNK_PART).max(1);
         let mut free = memory.saturating_sub(held);
         #[cfg(test)]
         if self.planted == Planted::GrowFirst {
             free = free.max(chunk);
         }
-        let idle = self.members.iter().filter(|(_, member)| {
-            member.instance.node == node && member.is_present && !member.hold.is_open()
-        });
+        let idle = self.members.on(node).filter(|(_, member)| member.is_present && !member.hold.is_open());
         let mut gaps: Vec<(&Key, &Member, u64)> =
             idle.filter_map(|(key, member)| Some((key, member, member.target?))).collect();
         // Those who lack most come first.
@@ -76,9 +80,9 @@ impl Fleet {
         // What is on its way to be free already, and what there is not.
         let coming: u64 = self
             .members
-            .values()
-            .filter(|member| member.instance.node == node && member.is_present)
-            .map(|member| member.hold.held().saturating_sub(member.hold.asked()))
+            .on(node)
+            .filter(|(_, member)| member.is_present)
+            .map(|(_, member)| member.hold.held().saturating_sub(member.hold.asked()))
             .fold(0, u64::saturating_add);
         let mut needed = lacking.saturating_add(held.saturating_sub(memory)).saturating_sub(coming);
         for &(key, member, target) in gaps.iter().rev() {
@@ -88,9 +92,10 @@ impl Fleet {
                 steps.push((key.clone(), member.hold.limit() - surplus));
             }
         }
+        let stepped: HashSet<Key> = steps.iter().map(|(key, _)| key.clone()).collect();
         // Pools that are to have another part of the same limit.
         for &(key, member, _) in &gaps {
-            if member.grants_differ() && !steps.iter().any(|(of, _)| of == key) {
+            if !stepped.contains(key) && member.grants_differ() {
                 steps.push((key.clone(), member.hold.limit()));
             }
         }
@@ -98,18 +103,19 @@ impl Fleet {
     }
 
     /// The request to set a limit. Whatever the caller wants, it allows no more than nobody can
-    /// have (invariant 1).
-    fn resize(&mut self, key: &Key, limit: u64, now: Nanos) -> Option<Call> {
-        let node = self.members.get(key)?.instance.node.clone();
-        let others = self.held(&node) - self.members.get(key)?.hold.held();
-        let memory = self.memory(&node);
+    /// have (invariant 1). `held` is the most that the instances of the node can have, and is kept
+    /// true.
+    fn resize(&mut self, key: &Key, limit: u64, held: &mut u64, now: Nanos) -> Option<Call> {
+        let memory = self.memory(&self.members.get(key)?.instance.node);
         let at = (self.leader.term, self.sequence + 1);
         let member = self.members.get_mut(key)?;
+        let others = *held - member.hold.held();
         let most = memory.saturating_sub(others).max(member.hold.held());
         #[cfg(test)]
         let most = if self.planted == Planted::GrowFirst { u64::MAX } else { most };
         let limit = limit.min(most);
         member.hold.send(at, limit);
+        *held = others.saturating_add(member.hold.held());
         member.asked_limit = Some(limit);
         member.note_told_grants();
         self.sequence += 1;

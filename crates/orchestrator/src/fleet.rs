@@ -15,6 +15,7 @@ use crate::decide::{self, Decided};
 use crate::exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request, Superseded};
 use crate::hold::Hold;
 use crate::member::{Member, none_is_any};
+use crate::members::Members;
 use crate::{MILLI, Nanos};
 
 /// A lease counts here for one part in this many longer, as clocks differ.
@@ -73,7 +74,7 @@ pub struct Fleet {
     policies: BTreeMap<String, Guarded<Registered>>,
     pub(crate) leader: Leader,
     pub(crate) sequence: u64,
-    pub(crate) members: BTreeMap<Key, Member>,
+    pub(crate) members: Members,
     /// Limits are raised from then on: those who had a lease of an earlier orchestrator have come
     /// by then.
     pub(crate) raises_from: Nanos,
@@ -165,20 +166,14 @@ impl Fleet {
 
     /// The most memory that the instances of a node can have together, in bytes.
     pub fn held(&self, node: &str) -> u64 {
-        let here = self.members.values().filter(|member| member.instance.node == node);
-        here.map(|member| member.hold.held()).fold(0, u64::saturating_add)
+        self.members.on(node).map(|(_, member)| member.hold.held()).fold(0, u64::saturating_add)
     }
 
     /// By node, the memory that its instances may have together, and the most that they can have,
     /// in bytes.
     pub fn nodes(&self) -> BTreeMap<&str, (u64, u64)> {
-        let mut nodes = BTreeMap::new();
-        for member in self.members.values() {
-            let node = member.instance.node.as_str();
-            let (_, held) = nodes.entry(node).or_insert_with(|| (self.memory(node), 0_u64));
-            *held = held.saturating_add(member.hold.held());
-        }
-        nodes
+        let held = |node| (self.memory(node), self.held(node));
+        self.members.nodes().map(|(node, _)| (node, held(node))).collect()
     }
 
     /// Number of instances.
@@ -264,10 +259,10 @@ impl Fleet {
             }));
         }
         let lease_until = now + self.lease();
-        let member = self
+        let mut member = self
             .members
-            .entry(key)
-            .or_insert_with(|| Member::new(instance.clone(), request.address.clone(), Hold::of(&holding)));
+            .remove(&key)
+            .unwrap_or_else(|| Member::new(instance.clone(), request.address.clone(), Hold::of(&holding)));
         if member.session == request.session {
             member.hold.witness(&holding);
         } else {
@@ -279,6 +274,7 @@ impl Fleet {
         member.most = none_is_any(&request.most);
         (member.lease_until, member.obeys_until) = (lease_until, lease_until);
         (member.came_at, member.is_refused) = (now, false);
+        self.members.insert(key, member);
         Ok(())
     }
 
@@ -389,10 +385,9 @@ impl Fleet {
         let Some(node) = self.members.get(&call.key).map(|member| member.instance.node.clone()) else {
             return;
         };
-        let others = self.members.iter().filter(|(key, member)| {
+        let others = self.members.on(&node).filter(|(key, member)| {
             key.name == call.key.name
                 && **key != call.key
-                && member.instance.node == node
                 && member.came_at < call.made_at
                 && now >= member.lease_until
         });
@@ -425,23 +420,19 @@ impl Fleet {
         if self.superseded.is_some() {
             return (Vec::new(), Outgoing::default());
         }
-        let mut nodes: Vec<String> =
-            self.members.values().map(|member| member.instance.node.clone()).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        self.policies.retain(|node, _| nodes.contains(node));
+        let nodes: Vec<String> = self.members.nodes().map(|(node, _)| node.to_owned()).collect();
+        self.policies.retain(|node, _| nodes.binary_search(node).is_ok());
         let mut decided = Vec::with_capacity(nodes.len());
         for node in &nodes {
-            let absent =
-                self.members.values().filter(|member| member.instance.node == *node && !member.is_present);
-            let absent = absent.map(|member| member.hold.held()).fold(0, u64::saturating_add);
+            let absent = self.members.on(node).filter(|(_, member)| !member.is_present);
+            let absent = absent.map(|(_, member)| member.hold.held()).fold(0, u64::saturating_add);
             let memory = self.memory(node).saturating_sub(absent);
             let rails = rails(&self.config.rails, self.entry);
             let policy = self
                 .policies
                 .entry(node.clone())
                 .or_insert_with(|| Guarded::new(self.entry.registered(), rails));
-            let members = &mut self.members;
+            let Some(members) = self.members.on_mut(node) else { continue };
             let decide = || decide::decide(policy, self.entry.aim, node, members, memory);
             // Figures come from others: what they make of one node is not to stop the rest.
             match std::panic::catch_unwind(std::panic::AssertUnwindSafe(decide)) {
@@ -533,7 +524,7 @@ impl Fleet {
 
     /// The same, for all instances.
     fn outgoing_of_all(&mut self, calls: Vec<Call>) -> Outgoing {
-        for (key, member) in &mut self.members {
+        for (key, member) in self.members.iter_mut() {
             let held = member.hold.held();
             #[cfg(test)]
             let held = if self.planted == Planted::SaveLate { member.hold.limit() } else { held };

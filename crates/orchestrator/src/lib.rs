@@ -27,6 +27,7 @@ mod fleet;
 mod history;
 mod hold;
 mod member;
+mod members;
 mod metrics;
 pub mod service;
 mod shared;

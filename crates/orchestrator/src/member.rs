@@ -288,7 +288,15 @@ impl Member {
         }
         let name =
             if told.name.is_empty() { std::mem::take(&mut pool.report.name) } else { told.name.clone() };
-        pool.report = PoolReport { name, curve: None, ..told.clone() };
+        pool.report = PoolReport {
+            name,
+            curve: None,
+            granted: told.granted.clone(),
+            used: told.used.clone(),
+            floors: told.floors.clone(),
+            ceilings: told.ceilings.clone(),
+            ..*told
+        };
     }
 
     /// The memory that the instance uses beside its pools: for index and connections.

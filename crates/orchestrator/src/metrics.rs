@@ -1,6 +1,7 @@
 //! The figures of the orchestrator for Prometheus (docs/operations.md).
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -94,6 +95,9 @@ fn register_counts(registry: &mut Registry, shared: &Shared) {
     }
     let moved = ConstCounter::new(figures.moved_bytes);
     registry.register_with_unit("moved", "Memory that was moved", Unit::Bytes, moved);
+    let secs = shared.compute_nanos.load(Ordering::Relaxed) as f64 / 1e9;
+    let (secs, help) = (ConstCounter::new(secs), "Processor time of rounds, without that of messages");
+    registry.register_with_unit("compute", help, Unit::Seconds, secs);
     let help = "Sum of the differences between predicted and measured miss ratios";
     registry.register("prediction_error", help, ConstCounter::new(figures.prediction_error_sum));
 }

@@ -1,6 +1,7 @@
 //! The state of a running orchestrator: the rounds, the calls to agents, and what is saved.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) channels: Mutex<HashMap<String, Channel>>,
     pub(crate) deadline: Duration,
     pub(crate) failures: Mutex<Failures>,
+    /// The processor time of rounds, without that of messages.
+    pub(crate) compute_nanos: AtomicU64,
 }
 
 /// Counts of what failed.
@@ -66,6 +69,15 @@ impl Shared {
         self.fleet().members(self.now())
     }
 
+    /// Has the fleet work, and notes how long that took.
+    fn compute<T>(&self, work: impl FnOnce(&mut Fleet, Nanos) -> T) -> T {
+        let began = base::thread::processor_time();
+        let done = work(&mut self.fleet(), self.now());
+        let took = base::thread::processor_time().saturating_sub(began);
+        self.compute_nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        done
+    }
+
     /// Makes rounds until it is stopped.
     pub(crate) async fn rounds(
         self: &Arc<Self>,
@@ -75,7 +87,7 @@ impl Shared {
     ) {
         loop {
             let started = tokio::time::Instant::now();
-            let outgoing = self.fleet().begin(self.now());
+            let outgoing = self.compute(Fleet::begin);
             let mut answers = JoinSet::new();
             for call in self.save(outgoing) {
                 answers.spawn(Arc::clone(self).call(call));
@@ -84,7 +96,7 @@ impl Shared {
             let _ = tokio::time::timeout(self.deadline, all).await;
             answers.abort_all();
             self.lead_again();
-            let (decided, outgoing) = self.fleet().decide(self.now());
+            let (decided, outgoing) = self.compute(Fleet::decide);
             self.carry_out(outgoing);
             if !decided.is_empty() {
                 self.history().note(decided, &self.policy, self.clock.unix_secs(), history);
@@ -171,8 +183,8 @@ impl Shared {
             Err(Failure::Silent) => lock(&self.failures).silent += 1,
             Err(Failure::Refused) => lock(&self.failures).refused += 1,
         }
-        let now = self.now();
-        let outgoing = self.fleet().note_answer(&call, answer.as_ref().map_err(|failure| *failure), now);
+        let answer = answer.as_ref().map_err(|failure| *failure);
+        let outgoing = self.compute(|fleet, now| fleet.note_answer(&call, answer, now));
         self.carry_out(outgoing);
     }
 
