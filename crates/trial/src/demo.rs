@@ -20,7 +20,7 @@ use base::{ByteSize, Clock};
 use rand_distr::{Distribution, Zipf};
 use serde_json::Value;
 
-use crate::lookaside::{Keys, Load, Tenant};
+use crate::lookaside::{Keys, Load, Tenant, Wire};
 use crate::served::Served;
 
 /// Bytes of a value.
@@ -59,7 +59,13 @@ pub fn demo(options: &DemoOptions, stop: &AtomicBool, out: &mut dyn Write) -> Re
         .into_iter()
         .map(|name| {
             let keys = keys(name, options.seed)?;
-            let tenant = Tenant { name, keys, value_bytes: VALUE_BYTES, backend_per_sec: BACKEND_PER_SEC };
+            let tenant = Tenant {
+                name,
+                keys,
+                value_bytes: VALUE_BYTES,
+                backend_per_sec: BACKEND_PER_SEC,
+                wire: Wire::Memcached,
+            };
             Ok((tenant, served.address(name)?))
         })
         .collect::<Result<_>>()?;

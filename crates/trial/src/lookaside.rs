@@ -4,7 +4,7 @@
 //! from its backend, stores them, and goes on: as fast as the backend lets it, as HOLPACA's
 //! benchmark does.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,6 +33,64 @@ pub struct Tenant {
     pub value_bytes: usize,
     /// Fetches per second that its backend carries.
     pub backend_per_sec: f64,
+    /// The protocol of its server.
+    pub wire: Wire,
+}
+
+/// A protocol of caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// memcached's meta commands.
+    Memcached,
+    /// RESP, as of Redis.
+    Redis,
+}
+
+impl Wire {
+    fn write_get(self, key: u64, request: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Self::Memcached => write!(request, "mg {key} v\r\n"),
+            Self::Redis => {
+                let key = key.to_string();
+                write!(request, "*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len())
+            }
+        }
+    }
+
+    fn write_set(self, key: u64, value: &[u8], request: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Self::Memcached => write!(request, "ms {key} {}\r\n", value.len())?,
+            Self::Redis => {
+                let key = key.to_string();
+                let (of_key, of_value) = (key.len(), value.len());
+                write!(request, "*3\r\n$3\r\nSET\r\n${of_key}\r\n{key}\r\n${of_value}\r\n")?;
+            }
+        }
+        request.extend_from_slice(value);
+        request.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    /// The bytes of the value that follows this line; `None`: the key is missed.
+    fn found(self, line: &str) -> Result<Option<usize>> {
+        let (miss, hit) = match self {
+            Self::Memcached => ("EN", "VA "),
+            Self::Redis => ("$-1", "$"),
+        };
+        if line == miss {
+            return Ok(None);
+        }
+        let bytes = line.strip_prefix(hit).with_context(|| format!("the server answered `{line}`"))?;
+        Ok(Some(bytes.parse().context("the size of a value")?))
+    }
+
+    /// The answer to a value that is stored.
+    fn stored(self) -> &'static str {
+        match self {
+            Self::Memcached => "HD",
+            Self::Redis => "+OK",
+        }
+    }
 }
 
 /// Reads and misses of a tenant so far.
@@ -142,39 +200,34 @@ impl Client {
     /// Asks for keys, and returns those that are missed.
     fn get(&mut self, keys: &[u64]) -> Result<Vec<u64>> {
         let mut request = Vec::with_capacity(keys.len() * 24);
-        for key in keys {
-            write!(request, "mg {key} v\r\n")?;
-        }
+        let wire = self.tenant.wire;
+        keys.iter().try_for_each(|&key| wire.write_get(key, &mut request))?;
         self.stream.write_all(&request)?;
         let (mut missing, mut line, mut data) = (Vec::new(), String::new(), Vec::new());
         for key in keys {
             line.clear();
             self.answers.read_line(&mut line)?;
-            match line.trim_end().split_once(' ') {
-                Some(("VA", bytes)) => {
-                    data.resize(bytes.parse::<usize>().context("the size of a value")? + 2, 0);
-                    self.answers.read_exact(&mut data)?;
-                }
-                None if line.trim_end() == "EN" => missing.push(*key),
-                _ => bail!("{}: the server answered `{}`", self.tenant.name, line.trim_end()),
-            }
+            let found = wire.found(line.trim_end()).with_context(|| self.tenant.name.to_owned())?;
+            let Some(bytes) = found else {
+                missing.push(*key);
+                continue;
+            };
+            data.resize(bytes + 2, 0);
+            self.answers.read_exact(&mut data)?;
         }
         Ok(missing)
     }
 
     fn set(&mut self, keys: &[u64]) -> Result<()> {
         let mut request = Vec::with_capacity(keys.len() * (self.value.len() + 32));
-        for key in keys {
-            write!(request, "ms {key} {}\r\n", self.value.len())?;
-            request.extend_from_slice(&self.value);
-            request.extend_from_slice(b"\r\n");
-        }
+        let wire = self.tenant.wire;
+        keys.iter().try_for_each(|&key| wire.write_set(key, &self.value, &mut request))?;
         self.stream.write_all(&request)?;
         let mut line = String::new();
         for _ in keys {
             line.clear();
             self.answers.read_line(&mut line)?;
-            if line.trim_end() != "HD" {
+            if line.trim_end() != wire.stored() {
                 bail!("{}: the server answered `{}`", self.tenant.name, line.trim_end());
             }
         }

@@ -4,9 +4,10 @@
 //! `all`: `millpond experiment run --live` runs them. Figures are ratios within one run.
 
 mod fleet;
+mod others;
 mod tenants;
 
 use crate::Experiment;
 
 /// The experiments of this family.
-pub const EXPERIMENTS: &[Experiment] = &[tenants::L1, tenants::L2, tenants::L3, fleet::L4];
+pub const EXPERIMENTS: &[Experiment] = &[tenants::L1, tenants::L2, tenants::L3, fleet::L4, others::L5];
