@@ -32,6 +32,7 @@ use crate::room::search::Room;
 use crate::share::sharing::Sharing;
 use crate::sizing::Range;
 use crate::stores::SharesMemory;
+use crate::strategy::Strategy;
 use crate::tail::Structures;
 use crate::touch::touched::Touched;
 use crate::tune::Tuner;
@@ -372,8 +373,13 @@ impl Cache {
             pool.upkeep.note_tuning();
         }
         *pool.tuner.lock() = config.tuning.map(|tuning| Box::new(Tuner::new(tuning, self.core.now())));
+        let has_shadows = matches!(pool.rebalancer.get_mut().strategy(), Strategy::HillClimbing(_));
+        pool.shadows.switch(has_shadows);
         self.core.ledger.charge(Part::Fixed, pool.fixed_bytes());
         self.core.pools.add(pool);
+        if has_shadows {
+            self.core.watch_as_pools_want();
+        }
         self.core.first_keys.note(id, keyspace_id);
         let displaced = self.recover_pool(id);
         names.insert(config.name, id);

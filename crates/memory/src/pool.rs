@@ -24,7 +24,7 @@ use crate::stats::ClassStats;
 use crate::strategy::{Rebalancer, Strategy, VictimRule};
 use crate::tune::{LeavingClass, Tuner};
 use crate::upkeep::{FlushWalk, Upkeep};
-use crate::watch::{Curves, PoolHeat};
+use crate::watch::{Curves, PoolHeat, Shadows};
 
 /// For how long a pool that could not give memory is asked after the others, in seconds.
 const REFUSAL_SECS: u32 = 10;
@@ -102,6 +102,8 @@ pub(crate) struct Pool {
     pub(crate) resizes: AtomicU64,
     pub(crate) hot: PoolHeat,
     pub(crate) curves: Curves,
+    /// Shadow queues of its classes, for the strategy that goes by them.
+    pub(crate) shadows: Shadows,
     /// Set once the pool has taken over what one of its name left: see [`crate::recover`].
     pub(crate) recovered: OnceLock<()>,
     /// True if it is being removed; then for ever.
@@ -160,6 +162,7 @@ impl Pool {
             resizes: AtomicU64::new(0),
             hot: PoolHeat::default(),
             curves: Curves::default(),
+            shadows: Shadows::default(),
             recovered: OnceLock::new(),
             is_leaving: AtomicBool::new(false),
             removal: Removal::default(),
@@ -276,7 +279,8 @@ impl Pool {
             + size_of::<Upkeep>()
             + self.sizes().table_bytes()
             + self.hot.bytes()
-            + self.curves.bytes();
+            + self.curves.bytes()
+            + self.shadows.bytes();
         let past = if self.past.lock().is_some() { size_of::<ClassStats>() as u64 } else { 0 };
         (size_of::<Self>() + tables) as u64 + tuner + past
     }

@@ -18,10 +18,11 @@ use crate::release::{Amount, MOVE_WAITS, Taking, Why};
 use crate::stats::ClassStats;
 use crate::strategy::{ClassView, Counts, Move, PoolView, Strategy};
 use crate::upkeep::BYTES_PER_ROUND;
+use crate::watch::Shadows;
 
 /// A class as strategies see it. Projected ages are those with one slab less, where the policy
 /// knows.
-fn class_view(class: &ClassStats, step_bytes: u64) -> ClassView {
+fn class_view(class: &ClassStats, step_bytes: u64, shadows: &Shadows) -> ClassView {
     ClassView {
         number: class.number,
         chunk_bytes: class.chunk_bytes,
@@ -33,6 +34,7 @@ fn class_view(class: &ClassStats, step_bytes: u64) -> ClassView {
         counts: Counts {
             hits: class.hits,
             tail_hits: class.tail_hits,
+            shadow_hits: shadows.hits(class.number, class.chunk_bytes, step_bytes),
             evictions: class.evictions,
             allocation_failures: class.allocation_failures,
         },
@@ -105,15 +107,18 @@ impl Cache {
             step_bytes,
             free_slabs: if is_full { 0 } else { spare / step_bytes },
             is_full,
-            classes: classes.map(|class| class_view(class, step_bytes)).collect(),
+            classes: classes.map(|class| class_view(class, step_bytes, &pool.shadows)).collect(),
         }
     }
 
-    /// Changes a pool's strategy, while serving.
+    /// Changes a pool's strategy, while serving. Hill climbing takes 133 KiB for its shadow queues.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchPool`].
+    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::OutOfMemory`] if held items keep the cache from
+    /// making room for shadow queues.
     pub fn set_pool_strategy(&self, pool: PoolId, strategy: Strategy) -> Result<(), Error> {
+        let has_shadows = matches!(strategy, Strategy::HillClimbing(_));
+        self.core().watch_shadows(pool, has_shadows)?;
         let pool = self.core().pool(pool)?;
         pool.upkeep.set_waits_for_failures(strategy == Strategy::OnFailures);
         pool.rebalancer.lock().set_strategy(strategy);

@@ -126,7 +126,8 @@ impl Cache {
         if let Some(kept) = &core.kept {
             kept.forget_name(pool.number);
         }
-        let was_watched = pool.hot.keys.lock().is_some() || pool.curves.below() > 0;
+        let was_watched =
+            pool.hot.keys.lock().is_some() || pool.curves.below() > 0 || pool.shadows.below() > 0;
         core.pools.remove(pool.number);
         core.removals.fetch_sub(1, Ordering::Relaxed);
         if was_watched {

@@ -20,6 +20,7 @@ mod curves;
 mod events;
 mod hot;
 mod latency;
+mod shadow;
 mod trace;
 
 use std::sync::OnceLock;
@@ -48,6 +49,7 @@ pub use events::{
 pub(crate) use hot::PoolHeat;
 pub use hot::{HotKey, HotKeysConfig};
 pub use latency::{LatencyStats, Timed};
+pub(crate) use shadow::Shadows;
 pub use trace::TraceWriter;
 
 /// Bits of [`Watch::on`].
@@ -170,8 +172,9 @@ impl Watch {
     pub(crate) fn asks_of_end(&self, cause: RemovalCause) -> bool {
         match cause {
             RemovalCause::Replaced => false,
-            RemovalCause::Evicted => self.records(),
-            RemovalCause::Removed | RemovalCause::Expired => self.has(EVENTS | CHANGES | CURVES),
+            RemovalCause::Evicted | RemovalCause::Removed | RemovalCause::Expired => {
+                self.has(EVENTS | CHANGES | CURVES)
+            }
         }
     }
 
@@ -361,6 +364,14 @@ impl Core {
         }
     }
 
+    /// Notes for the shadow queues of its pool that an item was evicted.
+    #[cold]
+    fn note_eviction(&self, hash: u64, found: ItemRef<'_>) {
+        if let Some(pool) = self.pools.get(found.pool()) {
+            pool.shadows.note_eviction(hash, found.class_number());
+        }
+    }
+
     fn record(&self, event: Event<'_>) {
         if let Some(buffer) = &mut *self.watch.buffer.lock() {
             // Under the lock, so that events are in the order of their times.
@@ -392,6 +403,7 @@ impl Core {
                 None => {
                     pool.curves.note(hash, 0, Kind::Lookup);
                     pool.curves.note_cost(hash, self.clock.monotonic_nanos(), false);
+                    pool.shadows.note_miss(hash);
                 }
             }
         }
@@ -413,6 +425,9 @@ impl Core {
                 self.note_change_by_itself(hash, || (found.pool(), found.key()));
             }
             _ => self.note_change(hash, || (found.pool(), found.key())),
+        }
+        if kind == EventKind::Evict && self.watch.follows(hash) {
+            self.note_eviction(hash, found);
         }
         if matches!(kind, EventKind::Remove | EventKind::Expire) && self.watch.follows(hash) {
             self.note_end(hash, found.pool());

@@ -60,3 +60,59 @@ fn every_strategy_decides_while_statistics_are_read() {
         });
     }
 }
+
+/// The hits of finds that ask at random for one of `keys` values of 9,000 bytes, and store what is
+/// missed; a round of rebalancing follows each `round`.
+fn ask_at_random(cache: &Cache, pool: PoolId, keys: u64, (rounds, round): (u32, u32)) -> u32 {
+    let (mut state, mut hits) = (1_u64, 0);
+    for _ in 0..rounds {
+        for _ in 0..round {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let key = ((state >> 33) % keys).to_le_bytes();
+            if cache.keys(pool).find(&key).is_some() {
+                hits += 1;
+            } else if let Ok(handle) = cache.allocate(pool, &key, 9_000, &ItemOptions::default()) {
+                cache.put(handle);
+            }
+        }
+        cache.rebalance();
+    }
+    hits
+}
+
+#[test]
+fn hill_climbing_finds_the_class_that_would_gain() {
+    let hits = |strategy: &str| {
+        let (cache, pool) = calcified(Strategy::by_name(strategy).expect("a name of the list"));
+        ask_at_random(&cache, pool, 2_000, (60, 1_000));
+        ask_at_random(&cache, pool, 2_000, (1, 10_000))
+    };
+    let (before, climbed) = (hits("base"), hits("hill-climbing"));
+    assert!(climbed > before + 2_000, "{climbed} of 10,000 finds hit, and {before} without");
+}
+
+#[test]
+fn shadow_queues_are_charged_while_the_pool_is_there() {
+    let config = CacheConfig { memory: ByteSize::mib(32), huge_pages: false, ..CacheConfig::default() };
+    let cache = Cache::new(config).expect("a valid configuration");
+    let climbing = || Strategy::by_name("hill-climbing").expect("a name of the list");
+    let fixed = || cache.ledger().part(millpond::Part::Fixed);
+    let pool = cache.add_pool(PoolConfig::named("pool")).expect("a new name");
+    let without = fixed();
+    cache.set_pool_strategy(pool, climbing()).expect("there is room");
+    let with = fixed();
+    assert!(with - without > 100 << 10, "{with} and {without}");
+    cache.set_pool_strategy(pool, Strategy::OnFailures).expect("it is off");
+    cache.set_pool_strategy(pool, climbing()).expect("it is on again");
+    assert_eq!(fixed(), with, "it is charged once");
+    let other = PoolConfig { strategy: climbing(), ..PoolConfig::named("other") };
+    let other = cache.add_pool(other).expect("a new name");
+    assert!(fixed() - with > 100 << 10);
+    cache.remove_pool(other).expect("it is there");
+    cache.maintain();
+    let left = fixed();
+    cache.add_pool(PoolConfig { strategy: climbing(), ..PoolConfig::named("other") }).expect("a new name");
+    cache.remove_pool(cache.pool_id("other").expect("it is there")).expect("it is there");
+    cache.maintain();
+    assert_eq!(fixed(), left, "nothing stays on the bill");
+}

@@ -44,6 +44,7 @@
 
 mod failures;
 mod free_memory;
+mod hill_climbing;
 mod hits_per_slab;
 mod manual;
 mod marginal_hits;
@@ -58,6 +59,8 @@ use base::rng::{SeededRng, seeded};
 
 pub use failures::VictimRule;
 pub use free_memory::FreeMemory;
+use hill_climbing::Credits;
+pub use hill_climbing::HillClimbing;
 pub use hits_per_slab::HitsPerSlab;
 pub use manual::Manual;
 pub use marginal_hits::MarginalHits;
@@ -91,6 +94,8 @@ pub enum Strategy {
     HitsPerSlab(HitsPerSlab),
     /// Moves slabs toward the classes with most hits in their last slab.
     MarginalHits(MarginalHits),
+    /// Moves slabs toward the classes whose shadow queues are hit most.
+    HillClimbing(HillClimbing),
     /// Takes slabs from classes with much free memory.
     FreeMemory(FreeMemory),
     /// Moves slabs from any class to any other.
@@ -107,6 +112,7 @@ impl Strategy {
             Self::TailAge(_) => "tail-age",
             Self::HitsPerSlab(_) => "hits-per-slab",
             Self::MarginalHits(_) => "marginal-hits",
+            Self::HillClimbing(_) => "hill-climbing",
             Self::FreeMemory(_) => "free-memory",
             Self::Random(_) => "random",
             Self::Manual(_) => "manual",
@@ -114,8 +120,8 @@ impl Strategy {
     }
 
     /// All names except that of the manual strategy, which needs numbers.
-    pub const NAMES: [&'static str; 6] =
-        ["base", "tail-age", "hits-per-slab", "marginal-hits", "free-memory", "random"];
+    pub const NAMES: [&'static str; 7] =
+        ["base", "tail-age", "hits-per-slab", "marginal-hits", "hill-climbing", "free-memory", "random"];
 
     /// The strategy of this name with its defaults.
     ///
@@ -127,6 +133,7 @@ impl Strategy {
             "tail-age" => Self::TailAge(TailAge::default()),
             "hits-per-slab" => Self::HitsPerSlab(HitsPerSlab::default()),
             "marginal-hits" => Self::MarginalHits(MarginalHits::default()),
+            "hill-climbing" => Self::HillClimbing(HillClimbing::default()),
             "free-memory" => Self::FreeMemory(FreeMemory::default()),
             "random" => Self::Random(Random::default()),
             _ => {
@@ -155,8 +162,9 @@ pub struct Rebalancer {
     victim_rule: VictimRule,
     history: History,
     /// The history before the last move was decided.
-    before: Option<History>,
+    before: Option<(History, Credits)>,
     ranks: Ranks<u16>,
+    credits: Credits,
     rng: SeededRng,
 }
 
@@ -175,6 +183,7 @@ impl Rebalancer {
             history: History::default(),
             before: None,
             ranks: Ranks::default(),
+            credits: Credits::default(),
             rng: seeded(seed),
         }
     }
@@ -203,13 +212,15 @@ impl Rebalancer {
     /// made; the first call only records them. The move is assumed to be executed, unless
     /// [`Self::failed`] is called. Classes whose allocations fail come first, under every strategy.
     pub fn decide(&mut self, pool: &PoolView) -> Option<Move> {
+        let before = self.credits.clone();
         let round = self.begin(pool)?;
         let decided = self.for_failures(&round).or_else(|| self.by_strategy(&round));
         let resets_hits = matches!(&self.strategy, Strategy::HitsPerSlab(config) if config.reset_hits_always);
-        self.before = decided.is_some().then(|| self.history.clone());
+        self.before = decided.is_some().then(|| (self.history.clone(), before));
         self.history.end(pool, decided.is_some() || resets_hits);
-        if let Some(receiver) = decided.as_ref().and_then(|decided| decided.receiver) {
+        if let Some(Move { victim, receiver: Some(receiver), .. }) = decided {
             self.history.hold_off(receiver, self.strategy.hold_off_rounds());
+            self.credits.pay(victim, receiver);
         }
         decided
     }
@@ -219,7 +230,7 @@ impl Rebalancer {
     /// added to the next one.
     pub fn failed(&mut self) {
         if let Some(before) = self.before.take() {
-            self.history = before;
+            (self.history, self.credits) = before;
         }
     }
 
@@ -236,6 +247,9 @@ impl Rebalancer {
 
     fn begin(&mut self, pool: &PoolView) -> Option<Round> {
         let round = self.history.begin(pool)?;
+        if let Strategy::HillClimbing(config) = &self.strategy {
+            self.credits.add(&round, config);
+        }
         if let Strategy::MarginalHits(config) = &self.strategy {
             let scores = round.classes.iter().map(|class| (u16::from(class.number), class.counts.tail_hits));
             self.ranks.update(scores.collect(), config.moving_average);
@@ -262,6 +276,7 @@ impl Rebalancer {
             Strategy::TailAge(config) => config.victim(round, except),
             Strategy::HitsPerSlab(config) => config.victim(round, except),
             Strategy::MarginalHits(config) => config.victim(round, &self.ranks, except),
+            Strategy::HillClimbing(config) => config.victim(round, &self.credits, except),
             Strategy::FreeMemory(config) => config.victim(round, except),
             Strategy::Random(config) => config.victim(round, except, &mut self.rng),
             Strategy::Manual(config) => config.victim(round, except),
@@ -275,6 +290,7 @@ impl Rebalancer {
             Strategy::TailAge(config) => config.pick(round),
             Strategy::HitsPerSlab(config) => config.pick(round),
             Strategy::MarginalHits(config) => config.pick(round, &self.ranks),
+            Strategy::HillClimbing(config) => config.pick(round, &self.credits),
             Strategy::FreeMemory(config) => config.pick(round),
             Strategy::Random(config) => config.pick(round, &mut self.rng),
             Strategy::Manual(config) => config.pick(round),

@@ -5,8 +5,8 @@ mod pools;
 
 use base::rng::{Rng, seeded};
 use millpond_rebalance::strategy::{
-    ClassView, Counts, FreeMemory, HitsPerSlab, Manual, MarginalHits, Move, PoolView, Random, Rebalancer,
-    Strategy, TailAge, VictimRule,
+    ClassView, Counts, FreeMemory, HillClimbing, HitsPerSlab, Manual, MarginalHits, Move, PoolView, Random,
+    Rebalancer, Strategy, TailAge, VictimRule,
 };
 
 const SLAB_BYTES: u64 = 4 << 20;
@@ -44,6 +44,57 @@ fn ends(decided: Option<Move>) -> Option<(u8, Option<u8>)> {
 
 fn failing(number: u8, allocation_failures: u64, slabs: u64) -> ClassView {
     ClassView { slabs, counts: Counts { allocation_failures, ..Counts::default() }, ..class(number) }
+}
+
+fn shadowed(number: u8, shadow_hits: u64) -> ClassView {
+    ClassView { counts: Counts { shadow_hits, evictions: 1, ..Counts::default() }, ..class(number) }
+}
+
+/// Adds counts to those of a pool.
+fn after(pool: &PoolView, shadow_hits: &[u64]) -> PoolView {
+    let mut after = pool.clone();
+    let added = after.classes.iter_mut().zip(shadow_hits);
+    added.for_each(|(class, hits)| class.counts.shadow_hits += hits);
+    after
+}
+
+#[test]
+fn hill_climbing_pays_for_hits_in_shadows() {
+    type Case<'a> = (&'a str, &'a [u64], Option<(u8, Option<u8>)>);
+    let cases: [Case<'_>; 5] = [
+        ("a slab for 1,024 hits", &[0, 1_024], Some((0, Some(1)))),
+        ("not for one less", &[0, 1_023], None),
+        ("nobody gains", &[5_000, 5_000], None),
+        ("who gains least gives", &[2_000, 5_000, 100], Some((2, Some(1)))),
+        ("others pay in equal parts", &[600, 1_324, 0], Some((2, Some(1)))),
+    ];
+    for (what, hits, expected) in cases {
+        let classes: Vec<ClassView> = (0..).zip(hits).map(|(number, &hits)| shadowed(number, hits)).collect();
+        let decided = decide(Strategy::HillClimbing(HillClimbing::default()), &full(&classes));
+        assert_eq!(ends(decided), expected, "{what}");
+    }
+    let free = ClassView { free_chunks: 4_096, ..shadowed(1, 9_000) };
+    let decided = decide(Strategy::HillClimbing(HillClimbing::default()), &full(&[shadowed(0, 0), free]));
+    assert_eq!(decided, None, "it has a slab that it does not use");
+}
+
+#[test]
+fn hill_climbing_keeps_what_is_owed() {
+    let mut rebalancer = Rebalancer::new(Strategy::HillClimbing(HillClimbing::default()));
+    let mut pool = full(&[shadowed(0, 0), shadowed(1, 0)]);
+    assert_eq!(rebalancer.decide(&pool), None, "the first round only looks");
+    for expected in [None, Some((0, Some(1))), None, Some((0, Some(1)))] {
+        pool = after(&pool, &[0, 512]);
+        assert_eq!(ends(rebalancer.decide(&pool)), expected);
+    }
+    // A slab that could not be moved is owed still, and the hits count once.
+    rebalancer.failed();
+    assert_eq!(ends(rebalancer.decide(&pool)), Some((0, Some(1))));
+    assert_eq!(rebalancer.decide(&pool), None);
+    // No more is owed than a few slabs, however many hits there were.
+    pool = after(&pool, &[0, 1_000_000]);
+    let moves = (0..20).filter(|_| rebalancer.decide(&pool).is_some()).count();
+    assert_eq!(moves, 4);
 }
 
 #[test]
@@ -425,6 +476,7 @@ fn any_pool(rng: &mut impl Rng) -> PoolView {
         counts: Counts {
             hits: any_number(rng),
             tail_hits: any_number(rng),
+            shadow_hits: any_number(rng),
             evictions: any_number(rng),
             allocation_failures: any_number(rng) % 2 * (any_number(rng) % 2),
         },

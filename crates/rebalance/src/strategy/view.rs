@@ -16,6 +16,9 @@ pub struct Counts {
     pub hits: u64,
     /// Hits in the last slab's worth of items before eviction. 0 if the policy does not track them.
     pub tail_hits: u64,
+    /// Finds that missed a key which the class would still have with a slab more. 0 if nobody
+    /// counts them.
+    pub shadow_hits: u64,
     /// Items evicted.
     pub evictions: u64,
     /// Allocations that failed.
@@ -29,6 +32,7 @@ impl Counts {
         Self {
             hits: since(self.hits, before.hits),
             tail_hits: since(self.tail_hits, before.tail_hits),
+            shadow_hits: since(self.shadow_hits, before.shadow_hits),
             evictions: since(self.evictions, before.evictions),
             allocation_failures: since(self.allocation_failures, before.allocation_failures),
         }

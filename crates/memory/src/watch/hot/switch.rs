@@ -75,6 +75,6 @@ impl Core {
     pub(crate) fn watch_as_pools_want(&self) {
         let _switching = self.watch.switching.lock();
         self.watch.sample_for_hot_keys(self.pools.all().iter().map(|pool| pool.hot.share()));
-        self.watch.follow(self.pools.all().iter().map(|pool| pool.curves.below()));
+        self.watch.follow(self.pools.all().iter().map(|pool| pool.curves.below().max(pool.shadows.below())));
     }
 }
