@@ -6,6 +6,7 @@
 //! run.
 
 mod cliffs;
+mod engine;
 mod hills;
 mod many;
 mod overhead;
@@ -30,6 +31,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     policies::POLICIES,
     many::MANY,
     slabs::SLABS,
+    engine::ENGINE,
 ];
 
 /// The results of a run.
