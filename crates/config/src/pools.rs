@@ -29,8 +29,8 @@ settings! {
         online policy: PolicyKind = PolicyKind::S3_FIFO;
 
         /// How its size classes trade slabs, about once a second: "base" (only for classes whose
-        /// allocations fail), "tail-age", "hits-per-slab", "marginal-hits", "free-memory" or
-        /// "random" (docs/rebalancing.md).
+        /// allocations fail), "tail-age", "hits-per-slab", "marginal-hits", "hill-climbing",
+        /// "free-memory" or "random" (docs/rebalancing.md).
         online rebalance: String = "base".to_owned();
 
         /// Gives the pool its own key space.

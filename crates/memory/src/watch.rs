@@ -364,6 +364,23 @@ impl Core {
         }
     }
 
+    /// Switches the shadow queues of a pool on or off.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchPool`](crate::ErrorKind::NoSuchPool);
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if held items keep the cache from
+    /// making room.
+    pub(crate) fn watch_shadows(&self, pool: PoolId, is_on: bool) -> Result<(), Error> {
+        let has_table = self.pool(pool)?.shadows.bytes() > 0;
+        let bytes = if is_on && !has_table { Shadows::bytes_wanted() as u64 } else { 0 };
+        let spent = self.spend(bytes)?;
+        if self.pool(pool)?.shadows.switch(is_on) {
+            spent.keep();
+        }
+        self.watch_as_pools_want();
+        Ok(())
+    }
+
     /// Notes for the shadow queues of its pool that an item was evicted.
     #[cold]
     fn note_eviction(&self, hash: u64, found: ItemRef<'_>) {

@@ -42,6 +42,7 @@
 //! assert_eq!((decided.victim, decided.receiver), (0, Some(1)));
 //! ```
 
+mod credits;
 mod failures;
 mod free_memory;
 mod hill_climbing;
@@ -57,9 +58,9 @@ mod view;
 use allocate::marginal::Ranks;
 use base::rng::{SeededRng, seeded};
 
+use credits::Credits;
 pub use failures::VictimRule;
 pub use free_memory::FreeMemory;
-use hill_climbing::Credits;
 pub use hill_climbing::HillClimbing;
 pub use hits_per_slab::HitsPerSlab;
 pub use manual::Manual;
@@ -248,7 +249,7 @@ impl Rebalancer {
     fn begin(&mut self, pool: &PoolView) -> Option<Round> {
         let round = self.history.begin(pool)?;
         if let Strategy::HillClimbing(config) = &self.strategy {
-            self.credits.add(&round, config);
+            self.credits.add(&round, config.hits_per_slab);
         }
         if let Strategy::MarginalHits(config) = &self.strategy {
             let scores = round.classes.iter().map(|class| (u16::from(class.number), class.counts.tail_hits));

@@ -5,6 +5,7 @@ use allocate::cliffhanger::{CliffConfig, Edge, HillClimber, Queue, Side, SplitQu
 use base::hash::mix64;
 use base::thread::processor_time;
 use evict::ghost::GhostQueue;
+use millpond::strategy::{HillClimbing, Strategy};
 use millpond::{ByteSize, Cache, CacheConfig, Error, ItemOptions, PoolConfig, PoolId};
 use simulate::table::Table;
 
@@ -225,6 +226,29 @@ fn measure(context: &Context, report: &mut Report) -> Result<(), Error> {
         }
         chart = chart.bars(way.name, losses);
     }
+    let (losses, name) = (in_engine(&mut full)?, "hill climbing, as the engine has it");
+    for ((gets, paper), lost) in MIXES.into_iter().zip(losses) {
+        let what = format!("throughput lost at {:.1} % GETs: {name}", gets as f64 / 10.0);
+        report.check(Criterion::number(what, lost).decimals(1).unit("%").paper(paper).at_most(10.0));
+    }
+    chart = chart.bars(name, losses);
     report.table(table).chart(chart);
     Ok(())
+}
+
+/// The loss in per cent if the pool's strategy is hill climbing, whose shadow queues are hit by
+/// nothing and fed by all.
+fn in_engine(full: &mut Full) -> Result<[f64; MIXES.len()], Error> {
+    let mut losses = [0.0; MIXES.len()];
+    for (lost, (gets, _)) in losses.iter_mut().zip(MIXES) {
+        let (mut without, mut with) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            full.cache.set_pool_strategy(full.pool, Strategy::OnFailures)?;
+            without.push(full.chunk(gets, &mut None)?);
+            full.cache.set_pool_strategy(full.pool, Strategy::HillClimbing(HillClimbing::default()))?;
+            with.push(full.chunk(gets, &mut None)?);
+        }
+        *lost = 100.0 * (1.0 - median(without) / median(with));
+    }
+    Ok(losses)
 }

@@ -1,5 +1,5 @@
-//! Three unchanged memcacheds and three unchanged Redis servers, which an orchestrator leads by agents
-//! beside them (L5). First with equal memory, then with the orchestrator.
+//! Three unchanged memcacheds and three unchanged Redis servers, which an orchestrator leads by
+//! agents beside them (L5). First with equal memory, then with the orchestrator.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
@@ -50,7 +50,7 @@ fn wire(tenant: usize) -> Wire {
     if tenant < 3 { Wire::Memcached } else { Wire::Redis }
 }
 
-/// What servers can have together, of the memory: Redis exceeds its limit by itself for a moment.
+/// The most that servers can have together, of the memory: Redis exceeds its limit by itself for a moment.
 const MOST_HELD: f64 = 1.01;
 
 /// A process of somebody else. Dropping it kills it.

@@ -17,12 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use curve::sample::{place, threshold};
 
-use crate::cache::Core;
-use crate::error::Error;
-use crate::pools::PoolId;
-
 /// One key in this many is in the sample.
-const ONE_IN: u32 = 8;
+const ONE_IN: u32 = 32;
 /// Slots of the table.
 const SLOTS: usize = 1 << 14;
 /// Numbers of classes.
@@ -40,7 +36,7 @@ pub(crate) struct Shadows {
 
 #[derive(Debug)]
 struct Table {
-    /// What was evicted: tag, class and number; 0 = nothing.
+    /// Evicted keys: tag, class and number; 0 = none.
     slots: Box<[AtomicU64]>,
     classes: Box<[Shadow]>,
 }
@@ -66,25 +62,6 @@ impl Table {
 
     fn slot(&self, hash: u64) -> &AtomicU64 {
         &self.slots[(hash >> 8) as usize % SLOTS]
-    }
-}
-
-impl Core {
-    /// Switches the shadow queues of a pool on or off.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NoSuchPool`](crate::ErrorKind::NoSuchPool);
-    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if held items keep the cache from
-    /// making room.
-    pub(crate) fn watch_shadows(&self, pool: PoolId, is_on: bool) -> Result<(), Error> {
-        let has_table = self.pool(pool)?.shadows.bytes() > 0;
-        let bytes = if is_on && !has_table { Shadows::bytes_wanted() as u64 } else { 0 };
-        let spent = self.spend(bytes)?;
-        if self.pool(pool)?.shadows.switch(is_on) {
-            spent.keep();
-        }
-        self.watch_as_pools_want();
-        Ok(())
     }
 }
 

@@ -1,13 +1,9 @@
 //! Hill climbing: a slab goes to the class whose shadow is hit most, from those whose shadows are
 //! hit least.
 
-use std::collections::BTreeMap;
-
 use super::Move;
+use super::credits::Credits;
 use super::view::{ClassView, Round};
-
-/// The most slabs that a class is owed, or owes.
-const MOST_OWED: f64 = 4.0;
 
 /// Moves slabs by the hits in shadow queues (Cidon et al., "Cliffhanger", NSDI 2016, Algorithm 1).
 ///
@@ -18,8 +14,9 @@ const MOST_OWED: f64 = 4.0;
 /// bring each class as much.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HillClimbing {
-    /// The memory that a hit in a shadow earns, in bytes. Default 4 KiB: the paper has 1 to 4 KB.
-    pub credit_bytes: u64,
+    /// Hits in a shadow that are worth a slab. Default 256: the paper's credit of 4 KB for pages of
+    /// 1 MB.
+    pub hits_per_slab: u64,
     /// A victim has more slabs than this. Default 1.
     pub min_slabs: u64,
     /// A receiver has less free memory than this many slabs. Default 1.
@@ -28,37 +25,7 @@ pub struct HillClimbing {
 
 impl Default for HillClimbing {
     fn default() -> Self {
-        Self { credit_bytes: 4_096, min_slabs: 1, max_free_slabs: 1 }
-    }
-}
-
-/// What classes are owed, in slabs, and those with a negative amount owe.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Credits(BTreeMap<u8, f64>);
-
-impl Credits {
-    fn of(&self, class: &ClassView) -> f64 {
-        self.0.get(&class.number).copied().unwrap_or(0.0)
-    }
-
-    /// Adds the hits of a round.
-    pub(super) fn add(&mut self, round: &Round, config: &HillClimbing) {
-        let credit = config.credit_bytes as f64 / round.step_bytes.max(1) as f64;
-        let hits = |class: &ClassView| class.counts.shadow_hits as f64 * credit;
-        let all: f64 = round.classes.iter().map(hits).sum();
-        let others = (round.classes.len().max(2) - 1) as f64;
-        let credited = round.classes.iter().map(|class| {
-            let own = hits(class);
-            let owed = self.of(class) + own - (all - own) / others;
-            (class.number, owed.clamp(-MOST_OWED, MOST_OWED))
-        });
-        self.0 = credited.collect();
-    }
-
-    /// Notes that a slab goes from one class to another.
-    pub(super) fn pay(&mut self, victim: u8, receiver: u8) {
-        *self.0.entry(victim).or_default() += 1.0;
-        *self.0.entry(receiver).or_default() -= 1.0;
+        Self { hits_per_slab: 256, min_slabs: 1, max_free_slabs: 1 }
     }
 }
 
