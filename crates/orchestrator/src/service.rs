@@ -21,8 +21,12 @@ use tonic::{Response, Status};
 
 use crate::admin;
 use crate::fleet::{Fleet, FleetConfig, FleetError};
-use crate::shared::{LONGEST_CALL, Shared};
+use crate::keeper::Keeper;
+use crate::shared::{LONGEST_CALL, Shared, lock};
 use crate::store::{Store, StoreError};
+
+/// The longest that a registration waits for its record to be saved: less than an agent waits.
+const LONGEST_SAVE: Duration = Duration::from_millis(800);
 
 /// The settings of a [`Service`].
 #[derive(Clone, Debug)]
@@ -90,7 +94,7 @@ impl Service {
         if let Some(admin) = admin {
             access.check_token(admin)?;
         }
-        let store = state.as_deref().map(Store::open).transpose()?;
+        let store = state.as_deref().map(Store::open).transpose()?.map(Arc::new);
         let (mut term, mut records) = (1, Vec::new());
         if let Some(store) = &store {
             (fleet.id, term) = store.begin_term(0)?;
@@ -108,8 +112,8 @@ impl Service {
             clock,
             access: access.clone(),
             policy,
+            keeper: Mutex::new(store.is_some().then(Keeper::new)),
             store,
-            unsaved: Mutex::default(),
             channels: Mutex::default(),
             deadline,
             failures: Mutex::default(),
@@ -144,6 +148,12 @@ impl Service {
                 });
                 if let Some(listener) = admin {
                     tasks.spawn(admin::serve(listener, Arc::clone(&shared), stopped.clone()));
+                }
+                let keeper = lock(&shared.keeper).clone();
+                let mut kept = JoinSet::new();
+                if let Some((store, keeper)) = shared.store.clone().zip(keeper) {
+                    let shared = Arc::clone(&shared);
+                    kept.spawn(async move { shared.keep_in(store, keeper).await });
                 }
                 shared.rounds(period, history, stopped).await;
                 let ended = async { while tasks.join_next().await.is_some() {} };
@@ -213,8 +223,11 @@ impl Serve for Handler {
             standing = response.standing().as_str_name(),
             "An agent registers."
         );
-        let is_saved = self.0.carry_out(outgoing);
-        if response.standing() == Standing::Accepted && !is_saved {
+        let ticket = self.0.carry_out(outgoing);
+        let is_accepted = response.standing() == Standing::Accepted;
+        if let Some(ticket) = ticket.filter(|_| is_accepted)
+            && !tokio::time::timeout(LONGEST_SAVE, ticket.saved()).await.unwrap_or(false)
+        {
             let reason = "the orchestrator cannot save its state".to_owned();
             let standing = Standing::Wait.into();
             return Ok(Response::new(RegisterResponse { standing, reason, wait_millis: 1_000, ..response }));

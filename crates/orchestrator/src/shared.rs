@@ -16,7 +16,9 @@ use tonic::transport::Channel;
 use crate::exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request};
 use crate::fleet::Fleet;
 use crate::history::History;
-use crate::store::Store;
+use crate::journal::Batch;
+use crate::keeper::{Keeper, Ticket};
+use crate::store::{Store, StoreError};
 use crate::{MILLI, Nanos};
 
 /// The longest that an agent is waited for.
@@ -29,9 +31,10 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) access: Access,
     pub(crate) policy: String,
-    pub(crate) store: Option<Store>,
-    /// Records that could not be saved yet.
-    pub(crate) unsaved: Mutex<Vec<(Key, Option<Record>)>>,
+    /// The embedded store, if there is one.
+    pub(crate) store: Option<Arc<Store>>,
+    /// Saves the records of the present leadership; `None`: none are kept.
+    pub(crate) keeper: Mutex<Option<Arc<Keeper>>>,
     pub(crate) channels: Mutex<HashMap<String, Channel>>,
     pub(crate) deadline: Duration,
     pub(crate) failures: Mutex<Failures>,
@@ -47,7 +50,7 @@ pub(crate) struct Failures {
     pub(crate) unsaved: u64,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -89,13 +92,15 @@ impl Shared {
             let started = tokio::time::Instant::now();
             let outgoing = self.compute(Fleet::begin);
             let mut answers = JoinSet::new();
-            for call in self.save(outgoing) {
+            // These calls ask only, and so wait for nothing.
+            drop(self.keep(outgoing.save));
+            for call in outgoing.calls {
                 answers.spawn(Arc::clone(self).call(call));
             }
             let all = async { while answers.join_next().await.is_some() {} };
             let _ = tokio::time::timeout(self.deadline, all).await;
             answers.abort_all();
-            self.lead_again();
+            self.lead_again().await;
             let (decided, outgoing) = self.compute(Fleet::decide);
             self.carry_out(outgoing);
             if !decided.is_empty() {
@@ -111,9 +116,8 @@ impl Shared {
 
     /// Leads in a later term if agents know one, and nobody leads them: there is one orchestrator,
     /// whose state was lost.
-    fn lead_again(&self) {
-        let mut fleet = self.fleet();
-        let Some(other) = fleet.superseded() else { return };
+    async fn lead_again(&self) {
+        let Some(other) = self.fleet().superseded() else { return };
         let lease_left_ms = other.until.saturating_sub(self.now()) / MILLI;
         if lease_left_ms > 0 {
             tracing::warn!(
@@ -124,43 +128,70 @@ impl Shared {
             return;
         }
         let next = other.term.saturating_add(1);
-        let term = match self.store.as_ref().map(|store| store.begin_term(next)).transpose() {
-            Ok(begun) => begun.map_or(next, |(_, term)| term),
-            Err(error) => return tracing::error!(error = causes(&error), "The state cannot be saved."),
+        let term = match &self.store {
+            None => next,
+            Some(store) => {
+                let store = Arc::clone(store);
+                match apart(move || store.begin_term(next)).await {
+                    Ok((_, term)) => term,
+                    Err(error) => return tracing::error!(error, "The state cannot be saved."),
+                }
+            }
         };
         tracing::info!(term, "Agents have known a later term: this orchestrator leads in another one.");
-        fleet.lead(term, self.now());
+        self.fleet().lead(term, self.now());
     }
 
-    /// Saves records, and makes calls that wait for nothing. Returns false if the disk fails.
-    pub(crate) fn carry_out(self: &Arc<Self>, outgoing: Outgoing) -> bool {
-        let wanted = outgoing.calls.len();
-        let calls = self.save(outgoing);
-        let is_saved = calls.len() == wanted && lock(&self.unsaved).is_empty();
-        for call in calls {
+    /// Saves the records of an embedded store, for as long as the caller polls this.
+    pub(crate) async fn keep_in(&self, store: Arc<Store>, keeper: Arc<Keeper>) {
+        let save = |batch: Batch| {
+            let store = Arc::clone(&store);
+            async move {
+                let saved = apart(move || store.save(&batch.records)).await;
+                saved.inspect_err(|error| self.note_unsaved(error)).is_ok()
+            }
+        };
+        keeper.run(save).await;
+    }
+
+    pub(crate) fn note_unsaved(&self, error: &str) {
+        lock(&self.failures).unsaved += 1;
+        tracing::error!(error, "The state cannot be saved, so no limit is changed.");
+    }
+
+    /// Begins to save records. `None`: none are kept.
+    fn keep(&self, records: Vec<(Key, Option<Record>)>) -> Option<Ticket> {
+        lock(&self.keeper).as_ref().map(|keeper| keeper.add(records))
+    }
+
+    /// Begins to save records, and to make calls: those that ask only at once, and those that set
+    /// limits once all records are saved. If the store fails, these are lost as far as the fleet
+    /// knows.
+    pub(crate) fn carry_out(self: &Arc<Self>, outgoing: Outgoing) -> Option<Ticket> {
+        let ticket = self.keep(outgoing.save);
+        let is_question = |call: &Call| matches!(call.request, Request::Stats(_));
+        let (questions, orders): (Vec<_>, Vec<_>) = outgoing.calls.into_iter().partition(is_question);
+        for call in questions {
             tokio::spawn(Arc::clone(self).call(call));
         }
-        is_saved
-    }
-
-    /// Saves records; returns the calls that may be made. If the disk fails, those that change
-    /// nothing: a limit is raised only if it was saved that it may be.
-    fn save(&self, outgoing: Outgoing) -> Vec<Call> {
-        let Some(store) = &self.store else { return outgoing.calls };
-        let mut unsaved = lock(&self.unsaved);
-        unsaved.extend(outgoing.save);
-        match store.save(&unsaved) {
-            Ok(()) => {
-                unsaved.clear();
-                outgoing.calls
-            }
-            Err(error) => {
-                lock(&self.failures).unsaved += 1;
-                tracing::error!(error = causes(&error), "The state cannot be saved, so no limit is changed.");
-                // As far as the fleet knows, the others are lost.
-                outgoing.calls.into_iter().filter(|call| matches!(call.request, Request::Stats(_))).collect()
-            }
+        if orders.is_empty() {
+            return ticket;
         }
+        let Some(ticket) = ticket else {
+            for call in orders {
+                tokio::spawn(Arc::clone(self).call(call));
+            }
+            return None;
+        };
+        let (shared, saved) = (Arc::clone(self), ticket.clone());
+        tokio::spawn(async move {
+            if saved.saved().await {
+                for call in orders {
+                    tokio::spawn(Arc::clone(&shared).call(call));
+                }
+            }
+        });
+        Some(ticket)
     }
 
     /// Makes a call, and what its answer allows.
@@ -216,6 +247,19 @@ impl Shared {
             let known: HashSet<&str> = fleet.addresses().collect();
             channels.retain(|address, _| known.contains(address.as_str()));
         }
+    }
+}
+
+/// Has the disk work apart from the sockets.
+///
+/// # Errors
+/// In words.
+async fn apart<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, String> {
+    match tokio::task::spawn_blocking(act).await {
+        Ok(done) => done.map_err(|error| causes(&error)),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -4,8 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use control::v1::Instance;
-use prost::Message;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::exchange::{Key, Record};
@@ -28,19 +26,6 @@ pub(crate) struct Store {
     path: PathBuf,
     /// `None` after an error: redb wants the file to be opened anew.
     database: Mutex<Option<Database>>,
-}
-
-/// A record in the database.
-#[derive(Clone, PartialEq, prost::Message)]
-struct Saved {
-    #[prost(message, optional, tag = "1")]
-    instance: Option<Instance>,
-    #[prost(fixed64, tag = "2")]
-    session: u64,
-    #[prost(string, tag = "3")]
-    address: String,
-    #[prost(uint64, tag = "4")]
-    held_bytes: u64,
 }
 
 impl Store {
@@ -96,14 +81,7 @@ impl Store {
             let mut records = Vec::new();
             for entry in instances.iter()? {
                 let (_, value) = entry?;
-                let saved = Saved::decode(value.value());
-                let saved = saved.map_err(|error| redb::Error::Corrupted(format!("a record: {error}")))?;
-                records.push(Record {
-                    instance: saved.instance.unwrap_or_default(),
-                    session: saved.session,
-                    address: saved.address,
-                    held_bytes: saved.held_bytes,
-                });
+                records.push(Record::from_bytes(value.value()).map_err(redb::Error::Corrupted)?);
             }
             Ok(records)
         })
@@ -125,13 +103,7 @@ impl Store {
                     let key = key_bytes(key);
                     match record {
                         Some(record) => {
-                            let saved = Saved {
-                                instance: Some(record.instance.clone()),
-                                session: record.session,
-                                address: record.address.clone(),
-                                held_bytes: record.held_bytes,
-                            };
-                            instances.insert(key.as_slice(), saved.encode_to_vec().as_slice())?;
+                            instances.insert(key.as_slice(), record.to_bytes().as_slice())?;
                         }
                         None => {
                             instances.remove(key.as_slice())?;
@@ -169,6 +141,7 @@ fn key_bytes(key: &Key) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use control::v1::Instance;
 
     fn record(name: &str, held_bytes: u64) -> Record {
         let instance = Instance { name: name.to_owned(), incarnation: 7, ..Instance::default() };
