@@ -21,10 +21,10 @@ pub struct AgentArguments {
     /// `valkey://[USER@]HOST:PORT`
     #[arg(long, value_name = "URL", env = "MILLPOND_AGENT_TARGET")]
     pub target: String,
-    /// The orchestrator; without one, what the server has and its curve are printed, and nothing is
-    /// changed
-    #[arg(long, value_name = "HOST:PORT", env = "MILLPOND_AGENT_ORCHESTRATOR")]
-    pub orchestrator: Option<String>,
+    /// The orchestrator, or several with commas between them, if these share an etcd; without one,
+    /// what the server has and its curve are printed, and nothing is changed
+    #[arg(long, value_name = "HOST:PORT", env = "MILLPOND_AGENT_ORCHESTRATOR", value_delimiter = ',')]
+    pub orchestrator: Vec<String>,
     /// The name of the server among all of the orchestrator [default: its host and port]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -118,7 +118,7 @@ impl AgentArguments {
         let config = ServiceConfig {
             listen: self.listen,
             advertise: self.advertise.clone(),
-            orchestrators: self.orchestrator.iter().cloned().collect(),
+            orchestrators: self.orchestrator.clone(),
         };
         let instance = self.open()?;
         Service::start(config, access, instance, Clock::System).map_err(|error| causes(&error))

@@ -255,6 +255,7 @@ impl<I: Instance> Registration<I> {
     async fn run(mut self) {
         let mut pause = SHORTEST;
         let mut turn = 0;
+        let mut failed: usize = 0;
         let mut last_error = String::new();
         let mut leader: Option<String> = None;
         loop {
@@ -276,7 +277,7 @@ impl<I: Instance> Registration<I> {
                         Ok(Registered::Led) => {
                             tracing::info!(orchestrator = address, "The instance is led.");
                             last_error.clear();
-                            pause = SHORTEST;
+                            (pause, failed) = (SHORTEST, 0);
                             SHORTEST
                         }
                         Ok(Registered::Elsewhere(address)) => {
@@ -289,8 +290,14 @@ impl<I: Instance> Registration<I> {
                                 tracing::warn!(orchestrator = address, error, "The instance is not led.");
                                 last_error = error;
                             }
-                            pause = (pause * 2).min(LONGEST);
-                            pause
+                            failed += 1;
+                            // One that is down does not keep the agent from asking the others.
+                            if failed.is_multiple_of(self.orchestrators.len()) {
+                                pause = (pause * 2).min(LONGEST);
+                                pause
+                            } else {
+                                SHORTEST
+                            }
                         }
                     }
                 }

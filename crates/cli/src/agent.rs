@@ -12,7 +12,7 @@ use crate::signals::Stop;
 pub(crate) fn run(arguments: &AgentArguments) -> Result<(), String> {
     crate::orchestrate::log();
     let stop = Stop::on_signal()?;
-    if arguments.orchestrator.is_none() {
+    if arguments.orchestrator.is_empty() {
         return print(arguments, &stop);
     }
     let service = arguments.start()?;

@@ -11,9 +11,9 @@ use super::values::Auto;
 settings! {
     /// The agent by which an orchestrator leads the server (docs/fleet.md).
     pub struct Fleet in "fleet." {
-        /// The orchestrator, as in `["10.0.0.7:11220"]`, which sets the server's memory, and what
-        /// its pools are granted. More than one is refused: each would count only its own servers.
-        /// Empty: nobody does.
+        /// The orchestrators, as in `["10.0.0.7:11220"]`, one of which sets the server's memory,
+        /// and what its pools are granted. Several must share an etcd, by which they elect the one
+        /// (docs/fleet.md). Empty: nobody does.
         restart orchestrators: Vec<String> = Vec::new();
 
         /// The name of this server among all of the orchestrator. Empty: the host's name and the
@@ -61,11 +61,6 @@ pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
     let fleet = &config.fleet;
     if fleet.orchestrators.is_empty() {
         return;
-    }
-    if fleet.orchestrators.len() > 1 {
-        problems.push(
-            "fleet.orchestrators: name one; several cannot elect one yet, and each would count only its own servers".to_owned(),
-        );
     }
     for orchestrator in &fleet.orchestrators {
         let has_port = orchestrator

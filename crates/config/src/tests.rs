@@ -167,7 +167,7 @@ fn wrong_values_of_tenants_users_and_limits_are_refused_by_name() {
         ),
         ("[control]\npolicy = \"best\"", &["control.policy", "choose static"]),
         ("[fleet]\norchestrators = [\"here\"]", &["fleet.orchestrators", "`here` is not HOST:PORT"]),
-        ("[fleet]\norchestrators = [\"a:1\", \"b:1\"]", &["fleet.orchestrators", "name one"]),
+        ("[fleet]\norchestrators = [\"a:1\", \"b\"]", &["fleet.orchestrators", "`b` is not HOST:PORT"]),
         ("[fleet]\norchestrators = [\"a:1\"]\nlisten = \"b\"", &["fleet.listen", "IP:PORT"]),
         ("[fleet]\norchestrators = [\"a:1\"]\nlisten = \"10.0.0.7:0\"", &["fleet.listen", "token_file"]),
         (

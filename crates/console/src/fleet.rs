@@ -237,6 +237,17 @@ fn status(state: &Value) -> String {
     if state["is_superseded"] == true {
         shown.push_str("Another orchestrator leads the agents: this one decides nothing.\n");
     }
+    match (state["is_leader"].as_bool(), state["leader"].as_str()) {
+        (Some(false), Some(leader)) => {
+            let _ = writeln!(shown, "This orchestrator follows: the one at {leader} leads.");
+            return shown;
+        }
+        (Some(false), None) => return "No orchestrator leads, as far as this one knows.\n".to_owned(),
+        (_, Some(leader)) => {
+            let _ = writeln!(shown, "This orchestrator leads; agents register at {leader}.");
+        }
+        (_, None) => {}
+    }
     let _ = writeln!(shown, "policy {}, term {}", text(state, "policy"), state["term"]);
     let nodes = state["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
     if nodes.is_empty() {
@@ -346,6 +357,15 @@ mod tests {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         assert!(tenants(&state).contains("25.00 %"));
+        for (is_leader, leader, part) in [
+            (true, Some("a:1"), "leads; agents register at a:1.\npolicy most-hits"),
+            (false, Some("b:2"), "follows: the one at b:2 leads"),
+            (false, None, "No orchestrator leads"),
+        ] {
+            let mut state = state.clone();
+            (state["is_leader"], state["leader"]) = (is_leader.into(), leader.into());
+            assert!(status(&state).contains(part), "{part}: {}", status(&state));
+        }
         let decided = serde_json::json!([{ "number": 4, "at_secs": 9, "node": "rack-7", "policy": "most-hits", "moves": [
             { "from": null, "to": "m:1/all", "bytes": 1 << 20, "reason": "it misses most" }] }]);
         let shown = decisions(&decided, 5, &|decision| is_about(decision, "m:1/all"));

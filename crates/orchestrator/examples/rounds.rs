@@ -174,6 +174,7 @@ fn main() -> Result<()> {
         period: PERIOD,
         fleet,
         state: None,
+        etcd: None,
         history: 10,
     };
     let orchestrator = Service::start(config, Access::default(), Clock::default())?;

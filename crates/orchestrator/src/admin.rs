@@ -97,6 +97,10 @@ impl AsyncWrite for Placed {
 struct Status {
     term: u64,
     policy: String,
+    /// True if this orchestrator decides.
+    is_leader: bool,
+    /// If there are several orchestrators: the address at which agents register with the leader.
+    leader: Option<String>,
     /// True if another orchestrator leads agents, so that nothing is decided.
     is_superseded: bool,
     /// Predicted miss ratios that were compared with measured ones, and the mean difference.
@@ -211,6 +215,8 @@ async fn fleet(State(shared): State<Arc<Shared>>) -> Response {
     let status = Status {
         term: leader.term,
         policy: shared.policy.clone(),
+        is_leader: shared.leads(),
+        leader: shared.leader(),
         is_superseded,
         predictions: compared,
         prediction_error: (compared > 0).then(|| figures.prediction_error_sum / compared as f64),
@@ -349,6 +355,12 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
 
 /// A person says that an instance has ended, which nobody else can know.
 async fn forget(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Response {
+    if !shared.leads() {
+        let leader = shared.leader().unwrap_or_else(|| "none, at this moment".to_owned());
+        let words =
+            format!("This orchestrator does not lead; the one that agents register with is {leader}.\n");
+        return (StatusCode::CONFLICT, words).into_response();
+    }
     if !shared.members().iter().any(|member| member.instance.name == name) {
         return (StatusCode::NOT_FOUND, format!("There is no instance {name:?}.\n")).into_response();
     }

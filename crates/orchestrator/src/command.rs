@@ -10,8 +10,12 @@ use base::{ByteSize, Clock};
 use clap::Args;
 use control::access::{Access, AccessArguments, causes};
 
+use crate::etcd::EtcdConfig;
 use crate::fleet::{Budget, FleetConfig};
 use crate::service::{Service, ServiceConfig};
+
+/// etcd counts no shorter lease.
+const LEAST_ETCD_LEASE_SECS: u32 = 2;
 
 /// Flags of `millpond orchestrate`.
 #[derive(Clone, Debug, Args)]
@@ -54,6 +58,41 @@ pub struct OrchestrateArguments {
     /// The file of the state; without it, a restart waits for a lease, until agents have registered
     #[arg(long, value_name = "FILE", env = "MILLPOND_FLEET_STATE")]
     pub state: Option<PathBuf>,
+    /// The members of the etcd by which several orchestrators elect one, and where the state is
+    /// kept: `http://HOST:PORT` or `https://HOST:PORT`, with commas between them
+    #[arg(
+        long,
+        value_name = "URLS",
+        env = "MILLPOND_FLEET_ETCD",
+        value_delimiter = ',',
+        conflicts_with = "state"
+    )]
+    pub etcd: Vec<String>,
+    /// The prefix of the keys in etcd: the orchestrators of one fleet have the same, and no others
+    #[arg(long, value_name = "PREFIX", default_value = "/millpond/", requires = "etcd")]
+    pub etcd_prefix: String,
+    /// The lease of the leader in etcd, which counts seconds: another one leads after it
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time, requires = "etcd")]
+    pub etcd_lease: Duration,
+    /// The user that etcd asks for
+    #[arg(long, value_name = "NAME", env = "MILLPOND_FLEET_ETCD_USER", requires = "etcd_password_file")]
+    pub etcd_user: Option<String>,
+    /// A file with the user's password
+    #[arg(long, value_name = "FILE", env = "MILLPOND_FLEET_ETCD_PASSWORD_FILE", requires = "etcd_user")]
+    pub etcd_password_file: Option<PathBuf>,
+    /// The authority of the certificates of etcd, in PEM, for https
+    #[arg(long, value_name = "FILE", env = "MILLPOND_FLEET_ETCD_CA", requires = "etcd")]
+    pub etcd_ca: Option<PathBuf>,
+    /// The certificate that etcd asks for, in PEM
+    #[arg(long, value_name = "FILE", env = "MILLPOND_FLEET_ETCD_CERT", requires = "etcd_key")]
+    pub etcd_cert: Option<PathBuf>,
+    /// The private key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", env = "MILLPOND_FLEET_ETCD_KEY", requires = "etcd_cert")]
+    pub etcd_key: Option<PathBuf>,
+    /// With --etcd: the address at which agents register, as they see it, which the other
+    /// orchestrators tell them [default: --listen]
+    #[arg(long, value_name = "HOST:PORT", requires = "etcd")]
+    pub advertise: Option<String>,
     /// Decisions that are kept to be shown
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub history: usize,
@@ -82,6 +121,28 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 impl OrchestrateArguments {
+    fn etcd(&self) -> Result<Option<EtcdConfig>, String> {
+        if self.etcd.is_empty() {
+            return Ok(None);
+        }
+        let lease_secs = u32::try_from(self.etcd_lease.as_secs()).unwrap_or(u32::MAX);
+        if lease_secs < LEAST_ETCD_LEASE_SECS || self.etcd_lease.subsec_nanos() > 0 {
+            return Err(format!(
+                "--etcd-lease: {:?} is not a number of seconds, {LEAST_ETCD_LEASE_SECS} or more",
+                self.etcd_lease
+            ));
+        }
+        Ok(Some(EtcdConfig {
+            endpoints: self.etcd.clone(),
+            prefix: self.etcd_prefix.clone(),
+            lease_secs,
+            user: self.etcd_user.clone().zip(self.etcd_password_file.clone()),
+            authority: self.etcd_ca.clone(),
+            certificate: self.etcd_cert.clone().zip(self.etcd_key.clone()),
+            advertise: self.advertise.clone(),
+        }))
+    }
+
     /// Starts the orchestrator.
     ///
     /// # Errors
@@ -116,6 +177,7 @@ impl OrchestrateArguments {
             period: self.period,
             fleet,
             state: self.state.clone(),
+            etcd: self.etcd()?,
             history: self.history,
         };
         let access = Access::read(&self.access.files()).map_err(|error| causes(&error))?;
@@ -154,6 +216,13 @@ mod tests {
             arguments.start().map(|_| ()).unwrap_err()
         };
         assert!(start(&["--lease", "2s"]).contains("three periods"));
+        assert!(parse(&["--memory", "1GiB", "--etcd-prefix", "/m"]).unwrap_err().contains("--etcd"));
+        let both = ["--memory", "1GiB", "--etcd", "http://a:1", "--state", "file"];
+        assert!(parse(&both).unwrap_err().contains("--state"));
+        assert!(start(&["--etcd", "a:2379"]).contains("http://"));
+        assert!(start(&["--etcd", "http://a:1,https://b:1"]).contains("--etcd-ca"));
+        assert!(start(&["--etcd", "http://a:1", "--etcd-lease", "1s"]).contains("2 or more"));
+        assert!(start(&["--etcd", "http://a:1", "--etcd-lease", "2500ms"]).contains("seconds"));
         assert!(start(&["--policy", "best"]).contains("most-hits"));
         assert!(start(&["--listen", "0.0.0.0:0"]).contains("token"));
         assert!(start(&["--token-file", "/nowhere/token"]).contains("/nowhere/token"));

@@ -98,6 +98,14 @@ pub(crate) enum Planted {
     ForgetSent,
     /// A request is made before what it allows is saved.
     SaveLate,
+    /// Records are saved whoever leads.
+    SaveUnguarded,
+    /// Of two transactions of a leader, the earlier may be carried out later.
+    SaveUnordered,
+    /// The lease of the election is counted from its answer, and longer than etcd counts it.
+    LeaseLate,
+    /// A leader takes the last term, and not the next.
+    RepeatTerm,
 }
 
 impl Fleet {
@@ -138,6 +146,14 @@ impl Fleet {
             #[cfg(test)]
             planted: Planted::None,
         })
+    }
+
+    /// The fleet of an orchestrator that does not lead: without instances, in no term.
+    ///
+    /// # Errors
+    /// If there is no such policy.
+    pub(crate) fn follower(config: &FleetConfig) -> Result<Self, FleetError> {
+        Self::new(config.clone(), 0, [], 0)
     }
 
     /// The present leadership.
@@ -322,6 +338,14 @@ impl Fleet {
 
     /// An agent answered a call, or did not; returns what can be done now.
     pub fn note_answer(&mut self, call: &Call, answer: Result<&Answer, Failure>, now: Nanos) -> Outgoing {
+        let leader = match &call.request {
+            Request::Stats(request) => request.leader,
+            Request::Resize(request) => request.leader,
+        };
+        if leader != Some(self.leader) {
+            // Of an earlier term: another orchestrator may have led since then.
+            return Outgoing::default();
+        }
         match (&call.request, answer) {
             (Request::Stats(request), Ok(Answer::Stats(response))) => {
                 self.told(call, request, response, now);

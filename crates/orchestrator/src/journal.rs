@@ -76,7 +76,9 @@ impl Journal {
         self.progress.tried = self.progress.tried.max(batch.up_to);
         if is_saved {
             self.pending.retain(|_, (ticket, _)| *ticket > batch.up_to);
-            self.progress.saved = self.progress.saved.max(batch.up_to);
+            // A ticket that was drawn meanwhile without records waited for these alone.
+            let up_to = if self.pending.is_empty() { self.last } else { batch.up_to };
+            self.progress.saved = self.progress.saved.max(up_to);
         }
     }
 }
@@ -112,6 +114,17 @@ mod tests {
         journal.note(&batch, true);
         assert!(journal.batch().is_none());
         assert_eq!((journal.add(Vec::new()), journal.progress().of(second)), (second, Some(true)));
+    }
+
+    #[test]
+    fn a_ticket_without_records_waits_for_those_that_are_under_way() {
+        let mut journal = Journal::default();
+        journal.add(vec![record("a", 1)]);
+        let batch = journal.batch().expect("there is one");
+        let ticket = journal.add(Vec::new());
+        assert_eq!(journal.progress().of(ticket), None);
+        journal.note(&batch, true);
+        assert_eq!(journal.progress().of(ticket), Some(true));
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod ask;
 pub mod command;
 mod decide;
 mod enforce;
+mod etcd;
 mod exchange;
 mod fleet;
 mod history;
@@ -40,6 +41,7 @@ mod tests;
 
 pub use ask::{PoolCurve, WhatIf};
 pub use decide::{Decided, DecidedPool, Move};
+pub use etcd::EtcdConfig;
 pub use exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request, Superseded};
 pub use fleet::{Budget, Fleet, FleetConfig, FleetError};
 pub use history::Told;

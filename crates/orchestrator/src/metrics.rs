@@ -59,6 +59,10 @@ fn register_memory(registry: &mut Registry, shared: &Shared) {
         used.get_or_create(&labels).set(gauge(member.used_bytes));
         can_have.get_or_create(&labels).set(gauge(member.held_bytes));
     }
+    let leads = ConstGauge::new(i64::from(shared.leads()));
+    registry.register("is_leader", "1 if this orchestrator decides", leads);
+    let term = ConstGauge::new(gauge(fleet.leader().term));
+    registry.register("term", "Term in which this orchestrator leads, 0 if it does not", term);
     let superseded = ConstGauge::new(i64::from(fleet.superseded().is_some()));
     registry.register("superseded", "1 if another orchestrator leads agents", superseded);
     let bytes = || Unit::Bytes;

@@ -1,7 +1,7 @@
 //! A fleet with sockets, a clock, a thread and a store.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -13,20 +13,28 @@ use control::v1::orchestrator_server::{Orchestrator as Serve, OrchestratorServer
 use control::v1::register_response::Standing;
 use control::v1::{LeaveRequest, LeaveResponse, RegisterRequest, RegisterResponse};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Response, Status};
 
-use crate::admin;
+use crate::etcd::EtcdConfig;
+use crate::etcd::candidate::Candidate;
+use crate::etcd::client::Client;
+use crate::etcd::keys::{Contender, Keys};
+use crate::etcd::reign::Election;
 use crate::fleet::{Fleet, FleetConfig, FleetError};
 use crate::keeper::Keeper;
-use crate::shared::{LONGEST_CALL, Shared, lock};
+use crate::shared::{LONGEST_CALL, Shared};
 use crate::store::{Store, StoreError};
+use crate::{Nanos, admin};
 
 /// The longest that a registration waits for its record to be saved: less than an agent waits.
 const LONGEST_SAVE: Duration = Duration::from_millis(800);
+
+/// The longest that the tasks take to end: the last one gives the leadership back.
+const LONGEST_END: Duration = Duration::from_secs(2);
 
 /// The settings of a [`Service`].
 #[derive(Clone, Debug)]
@@ -41,6 +49,9 @@ pub struct ServiceConfig {
     pub fleet: FleetConfig,
     /// The file of the state. `None`: a restart waits until agents have registered again.
     pub state: Option<PathBuf>,
+    /// The etcd by which several orchestrators elect one, and where the state is kept. `None`: this
+    /// one is alone.
+    pub etcd: Option<EtcdConfig>,
     /// Decisions that are kept to be shown.
     pub history: usize,
 }
@@ -65,6 +76,9 @@ pub enum ServiceError {
     /// The state cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The settings of etcd are wrong.
+    #[error("{0}")]
+    Etcd(String),
     /// Certificates are refused.
     #[error("the certificates of the orchestrator are refused")]
     Tls(#[source] tonic::transport::Error),
@@ -89,23 +103,28 @@ impl Service {
     /// If an address cannot be listened on or would be open to everybody, or the state cannot be
     /// read.
     pub fn start(config: ServiceConfig, access: Access, clock: Clock) -> Result<Self, ServiceError> {
-        let ServiceConfig { listen, admin, period, mut fleet, state, history } = config;
+        let ServiceConfig { listen, admin, period, fleet, state, etcd, history } = config;
         access.check(listen)?;
         if let Some(admin) = admin {
             access.check_token(admin)?;
         }
-        let store = state.as_deref().map(Store::open).transpose()?.map(Arc::new);
-        let (mut term, mut records) = (1, Vec::new());
-        if let Some(store) = &store {
-            (fleet.id, term) = store.begin_term(0)?;
-            records = store.records()?;
-        }
-        let policy = fleet.policy.clone();
-        let deadline = (period * 3 / 4).min(LONGEST_CALL);
-        let fleet = Fleet::new(fleet, term, records, clock.monotonic_nanos())?;
         let (socket, address) = bind(listen)?;
         let admin = admin.map(bind).transpose()?;
         let admin_address = admin.as_ref().map(|(_, address)| *address);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(ServiceError::Thread)?;
+        let entered = runtime.enter();
+        let policy = fleet.policy.clone();
+        let (elected, later_terms) = match &etcd {
+            Some(etcd) => {
+                elected(etcd, &fleet, address).map(|(election, terms)| (Some(election), Some(terms)))?
+            }
+            None => (None, None),
+        };
+        let (fleet, store) = match elected {
+            Some(_) => (Fleet::follower(&fleet)?, None),
+            None => alone(fleet, state.as_deref(), clock.monotonic_nanos())?,
+        };
         let shared = Arc::new(Shared {
             fleet: Mutex::new(fleet),
             history: Mutex::default(),
@@ -114,50 +133,48 @@ impl Service {
             policy,
             keeper: Mutex::new(store.is_some().then(Keeper::new)),
             store,
+            leads_until: AtomicU64::new(if elected.is_some() { 0 } else { Nanos::MAX }),
+            leader: Mutex::default(),
+            later_terms,
             channels: Mutex::default(),
-            deadline,
+            deadline: (period * 3 / 4).min(LONGEST_CALL),
             failures: Mutex::default(),
             compute_nanos: AtomicU64::default(),
         });
         let (stop, stopped) = watch::channel(false);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(ServiceError::Thread)?;
         let mut server = Server::builder().timeout(LONGEST_CALL);
         if let Some(tls) = access.server_tls() {
             server = server.tls_config(tls).map_err(ServiceError::Tls)?;
         }
         let handler = OrchestratorServer::with_interceptor(Handler(Arc::clone(&shared)), access.asked());
         let router = server.add_service(handler);
-        let from_std = |socket, address| {
-            let _entered = runtime.enter();
-            TcpListener::from_std(socket).map_err(|source| ServiceError::Listen { address, source })
-        };
         let incoming = TcpIncoming::from(from_std(socket, address)?).with_nodelay(Some(true));
         let admin = admin.map(|(socket, address)| from_std(socket, address)).transpose()?;
+        drop(entered);
+        let mut until = stopped.clone();
+        let served = router.serve_with_incoming_shutdown(incoming, async move {
+            let _ = until.wait_for(|stopped| *stopped).await;
+        });
+        let served = async {
+            if let Err(error) = served.await {
+                tracing::error!(error = causes(&error), "Agents cannot register any more.");
+            }
+        };
         let thread = base::thread::spawn("orchestrator", move || {
             runtime.block_on(async move {
-                let mut until = stopped.clone();
-                let served = router.serve_with_incoming_shutdown(incoming, async move {
-                    let _ = until.wait_for(|stopped| *stopped).await;
-                });
                 let mut tasks = JoinSet::new();
-                tasks.spawn(async {
-                    if let Err(error) = served.await {
-                        tracing::error!(error = causes(&error), "Agents cannot register any more.");
-                    }
-                });
+                tasks.spawn(served);
                 if let Some(listener) = admin {
                     tasks.spawn(admin::serve(listener, Arc::clone(&shared), stopped.clone()));
                 }
-                let keeper = lock(&shared.keeper).clone();
-                let mut kept = JoinSet::new();
-                if let Some((store, keeper)) = shared.store.clone().zip(keeper) {
-                    let shared = Arc::clone(&shared);
-                    kept.spawn(async move { shared.keep_in(store, keeper).await });
+                if let Some(election) = elected {
+                    tasks.spawn(election.run(Arc::clone(&shared), stopped.clone()));
                 }
+                let keeping = tokio::spawn(Arc::clone(&shared).keep_alone());
                 shared.rounds(period, history, stopped).await;
+                keeping.abort();
                 let ended = async { while tasks.join_next().await.is_some() {} };
-                let _ = tokio::time::timeout(LONGEST_CALL, ended).await;
+                let _ = tokio::time::timeout(LONGEST_END, ended).await;
             });
         });
         let thread = Some(thread.map_err(ServiceError::Thread)?);
@@ -206,6 +223,45 @@ fn bind(address: SocketAddr) -> Result<(std::net::TcpListener, SocketAddr), Serv
     Ok((socket, local))
 }
 
+fn from_std(socket: std::net::TcpListener, address: SocketAddr) -> Result<TcpListener, ServiceError> {
+    TcpListener::from_std(socket).map_err(|source| ServiceError::Listen { address, source })
+}
+
+/// The fleet of the only orchestrator, which leads from the start, with its store if it keeps one.
+fn alone(
+    mut config: FleetConfig,
+    state: Option<&Path>,
+    now: Nanos,
+) -> Result<(Fleet, Option<Arc<Store>>), ServiceError> {
+    let Some(path) = state else { return Ok((Fleet::new(config, 1, [], now)?, None)) };
+    let store = Store::open(path)?;
+    let (id, term) = store.begin_term(0)?;
+    config.id = id;
+    Ok((Fleet::new(config, term, store.records()?, now)?, Some(Arc::new(store))))
+}
+
+/// One of several orchestrators, with the way to have it begin a later term.
+fn elected(
+    etcd: &EtcdConfig,
+    fleet: &FleetConfig,
+    listens: SocketAddr,
+) -> Result<(Election, mpsc::Sender<u64>), ServiceError> {
+    let address = match &etcd.advertise {
+        Some(address) => address.clone(),
+        None if listens.ip().is_unspecified() => {
+            let words =
+                format!("--advertise: {listens} is all addresses; say at which of them agents register");
+            return Err(ServiceError::Etcd(words));
+        }
+        None => listens.to_string(),
+    };
+    let client = Client::new(etcd).map_err(ServiceError::Etcd)?;
+    let own = Contender { id: fleet.id, address, term: 0 };
+    let (sender, later_terms) = mpsc::channel(1);
+    let candidate = Candidate::new(Keys::below(&etcd.prefix), own, etcd.lease_secs);
+    Ok((Election { candidate, client: Arc::new(client), fleet: fleet.clone(), later_terms }, sender))
+}
+
 struct Handler(Arc<Shared>);
 
 #[tonic::async_trait]
@@ -215,6 +271,12 @@ impl Serve for Handler {
         request: tonic::Request<RegisterRequest>,
     ) -> Result<Response<RegisterResponse>, Status> {
         let request = request.into_inner();
+        if !self.0.leads() {
+            let leader_address = self.0.leader().unwrap_or_default();
+            let standing = Standing::NotLeader.into();
+            let answer = RegisterResponse { standing, leader_address, ..RegisterResponse::default() };
+            return Ok(Response::new(answer));
+        }
         let (response, outgoing) = self.0.fleet().register(&request, self.0.now());
         let name = request.instance.as_ref().map_or("", |instance| &instance.name);
         tracing::info!(

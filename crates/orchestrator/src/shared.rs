@@ -8,13 +8,13 @@ use std::time::Duration;
 use base::Clock;
 use control::access::{Access, causes};
 use control::v1::agent_client::AgentClient;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tonic::Status;
 use tonic::transport::Channel;
 
 use crate::exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, FleetError};
 use crate::history::History;
 use crate::journal::Batch;
 use crate::keeper::{Keeper, Ticket};
@@ -35,11 +35,26 @@ pub(crate) struct Shared {
     pub(crate) store: Option<Arc<Store>>,
     /// Saves the records of the present leadership; `None`: none are kept.
     pub(crate) keeper: Mutex<Option<Arc<Keeper>>>,
+    /// The time until which this orchestrator leads; 0: another one does, or nobody.
+    pub(crate) leads_until: AtomicU64,
+    /// The address at which agents register with the leader, if there are several orchestrators
+    /// and it is known.
+    pub(crate) leader: Mutex<Option<KnownLeader>>,
+    /// Has an elected leader begin a later term.
+    pub(crate) later_terms: Option<mpsc::Sender<u64>>,
     pub(crate) channels: Mutex<HashMap<String, Channel>>,
     pub(crate) deadline: Duration,
     pub(crate) failures: Mutex<Failures>,
     /// The processor time of rounds, without that of messages.
     pub(crate) compute_nanos: AtomicU64,
+}
+
+/// The orchestrator that leads, as etcd said last.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownLeader {
+    pub(crate) address: String,
+    /// True if it is this one.
+    pub(crate) is_own: bool,
 }
 
 /// Counts of what failed.
@@ -67,6 +82,36 @@ impl Shared {
         self.clock.monotonic_nanos()
     }
 
+    /// Returns whether this orchestrator leads at this moment.
+    pub(crate) fn leads(&self) -> bool {
+        self.now() < self.leads_until.load(Ordering::Relaxed)
+    }
+
+    /// The address at which agents register with the leader. `None`: nobody leads, as far as is
+    /// known, or this orchestrator is the only one.
+    pub(crate) fn leader(&self) -> Option<String> {
+        let known = lock(&self.leader).clone();
+        // One that has not heard of etcd for a lease does not know that it leads still.
+        known.filter(|leader| !leader.is_own || self.leads()).map(|leader| leader.address)
+    }
+
+    /// Leads this fleet from now on.
+    pub(crate) fn begin_leadership(&self, fleet: Fleet, keeper: Arc<Keeper>) {
+        *self.fleet() = fleet;
+        *lock(&self.keeper) = Some(keeper);
+    }
+
+    /// Leads no more. What waits to be saved is not saved, and what depends on it is not asked.
+    pub(crate) fn end_leadership(&self, follower: Result<Fleet, FleetError>) {
+        self.leads_until.store(0, Ordering::Relaxed);
+        // It fails only if there is no such policy, and then none has led.
+        if let Ok(follower) = follower {
+            *self.fleet() = follower;
+        }
+        *lock(&self.keeper) = Some(Keeper::new());
+        self.history().latest.clear();
+    }
+
     /// The instances as they stand.
     pub(crate) fn members(&self) -> Vec<MemberStatus> {
         self.fleet().members(self.now())
@@ -90,27 +135,37 @@ impl Shared {
     ) {
         loop {
             let started = tokio::time::Instant::now();
-            let outgoing = self.compute(Fleet::begin);
-            let mut answers = JoinSet::new();
-            // These calls ask only, and so wait for nothing.
-            drop(self.keep(outgoing.save));
-            for call in outgoing.calls {
-                answers.spawn(Arc::clone(self).call(call));
-            }
-            let all = async { while answers.join_next().await.is_some() {} };
-            let _ = tokio::time::timeout(self.deadline, all).await;
-            answers.abort_all();
-            self.lead_again().await;
-            let (decided, outgoing) = self.compute(Fleet::decide);
-            self.carry_out(outgoing);
-            if !decided.is_empty() {
-                self.history().note(decided, &self.policy, self.clock.unix_secs(), history);
+            if self.leads() {
+                self.round(history).await;
             }
             self.forget_channels();
             let stop = stopped.wait_for(|stopped| *stopped);
             if tokio::time::timeout_at(started + period, stop).await.is_ok() {
                 break;
             }
+        }
+    }
+
+    async fn round(self: &Arc<Self>, history: usize) {
+        let (leader, outgoing) = self.compute(|fleet, now| (fleet.leader(), fleet.begin(now)));
+        let mut answers = JoinSet::new();
+        // These calls ask only, and so wait for nothing.
+        drop(self.keep(outgoing.save));
+        for call in outgoing.calls {
+            answers.spawn(Arc::clone(self).call(call));
+        }
+        let all = async { while answers.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(self.deadline, all).await;
+        answers.abort_all();
+        self.lead_again().await;
+        // The answers were of another leadership, or this one has ended.
+        if self.fleet().leader() != leader || !self.leads() {
+            return;
+        }
+        let (decided, outgoing) = self.compute(Fleet::decide);
+        self.carry_out(outgoing);
+        if !decided.is_empty() {
+            self.history().note(decided, &self.policy, self.clock.unix_secs(), history);
         }
     }
 
@@ -128,6 +183,11 @@ impl Shared {
             return;
         }
         let next = other.term.saturating_add(1);
+        if let Some(elected) = &self.later_terms {
+            // A full channel: it is told already.
+            let _ = elected.try_send(next);
+            return;
+        }
         let term = match &self.store {
             None => next,
             Some(store) => {
@@ -142,13 +202,17 @@ impl Shared {
         self.fleet().lead(term, self.now());
     }
 
-    /// Saves the records of an embedded store, for as long as the caller polls this.
-    pub(crate) async fn keep_in(&self, store: Arc<Store>, keeper: Arc<Keeper>) {
+    /// Saves the records in the embedded store, if there is one, for as long as the caller polls
+    /// this.
+    pub(crate) async fn keep_alone(self: Arc<Self>) {
+        let keeper = lock(&self.keeper).clone();
+        let Some((store, keeper)) = self.store.clone().zip(keeper) else { return };
+        let shared = &self;
         let save = |batch: Batch| {
             let store = Arc::clone(&store);
             async move {
                 let saved = apart(move || store.save(&batch.records)).await;
-                saved.inspect_err(|error| self.note_unsaved(error)).is_ok()
+                saved.inspect_err(|error| shared.note_unsaved(error)).is_ok()
             }
         };
         keeper.run(save).await;
@@ -196,6 +260,9 @@ impl Shared {
 
     /// Makes a call, and what its answer allows.
     async fn call(self: Arc<Self>, call: Call) {
+        if !self.leads() {
+            return;
+        }
         let answer = match tokio::time::timeout(self.deadline, self.ask(&call)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(status)) if is_refused(&status) => Err(Failure::Refused),

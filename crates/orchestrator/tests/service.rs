@@ -96,6 +96,7 @@ fn orchestrator(listen: &str, state: Option<&Path>, access: &Access) -> Service 
             rails: allocate::guard::Rails { least_share: 0.1, step: 0.2, ..Default::default() },
         },
         state: state.map(Path::to_owned),
+        etcd: None,
         history: 100,
     };
     Service::start(config, access.clone(), Clock::System).expect("it starts")

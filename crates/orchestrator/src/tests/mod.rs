@@ -1,13 +1,17 @@
 //! The fleet with agents in a simulated network.
 
 mod cases;
+mod etcd;
+mod seat;
 mod site;
 mod world;
 
 use std::sync::PoisonError;
 
+use self::seat::MEMBERS;
 use self::site::START;
-use self::world::{ELECTED, Faults, LEASE, MEMORY, PERIOD, SECOND, World};
+use self::world::{ELECTED, Faults, LEASE, MEMORY, SECOND, World};
+use crate::MILLI;
 use crate::fleet::Planted;
 
 /// A minute with faults, and then another without.
@@ -60,7 +64,7 @@ fn no_node_has_more_than_there_is_whatever_fails() {
     let seeds = std::env::var("MILLPOND_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(300);
     let first = std::env::var("MILLPOND_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     for seed in first..first + seeds {
-        let seats = 1 + (seed / 2 % 2) as usize;
+        let seats = 1 + (seed / 2 % 3) as usize;
         let outcome = history(seed, seats, Faults::ALL).and_then(|world| settled(&world));
         assert_eq!(outcome, Ok(()), "MILLPOND_SEED={seed}");
     }
@@ -96,32 +100,85 @@ fn planted_faults_are_found() {
         Faults { planted: Planted::ForgetSilent, ..Faults::ALL },
         Faults { planted: Planted::ForgetSent, ..Faults::ALL },
         Faults { planted: Planted::SaveLate, ..Faults::ALL },
+        Faults { planted: Planted::SaveUnguarded, ..Faults::ALL },
+        Faults { planted: Planted::SaveUnordered, ..Faults::ALL },
+        Faults { planted: Planted::LeaseLate, ..Faults::ALL },
+        Faults { planted: Planted::RepeatTerm, ..Faults::ALL },
         Faults { lax_agents: true, ..Faults::ALL },
     ];
     for faults in planted {
-        let exceeds =
-            |seed| history(seed, 1 + (seed % 2) as usize, faults).is_err_and(|error| error.contains("MiB:"));
-        let found = (1..1_000).find(|&seed| exceeds(seed));
+        let error = |seed| {
+            let error = history(seed, 1 + (seed % 3) as usize, faults).err();
+            error.filter(|error| error.starts_with("at ")).map(|error| (seed, error))
+        };
+        let found = (1..2_000).find_map(error);
         println!("{faults:?}: found by seed {found:?}");
         assert!(found.is_some(), "{faults:?}");
     }
 }
 
+/// The longest time without a decision that something causes, in a fleet with two orchestrators.
+fn longest_silence(act: impl Fn(&mut World)) -> u64 {
+    let mut longest = 0;
+    for seed in 1..100 {
+        let mut world = World::new(seed, 2, 1, 4, Faults::NONE);
+        world.run(30 * SECOND).unwrap();
+        let from = world.now;
+        act(&mut world);
+        world.run(from + 10 * LEASE).unwrap();
+        settled(&world).unwrap();
+        let since = world.decided_at.iter().copied().filter(|&at| at > from);
+        let ends = since.clone().chain([world.now]);
+        let silence = [from].into_iter().chain(since).zip(ends).map(|(before, at)| at - before).max();
+        longest = longest.max(silence.unwrap_or(0));
+    }
+    longest
+}
+
 #[test]
 fn a_lost_leader_stops_no_decision_for_longer_than_two_leases() {
+    let killed = longest_silence(|world| {
+        let leader = world.leader().expect("one leads");
+        world.kill_seat(leader);
+    });
+    let stopped = longest_silence(|world| {
+        let leader = world.leader().expect("one leads");
+        world.seats[leader].paused_until = world.now + 8 * LEASE;
+    });
+    let apart = longest_silence(|world| {
+        let leader = world.leader().expect("one leads");
+        world.seats[leader].apart_until = world.now + 8 * LEASE;
+    });
+    println!(
+        "without a decision: {} ms if the leader is killed, {} ms if it is stopped, {} ms without etcd",
+        killed / MILLI,
+        stopped / MILLI,
+        apart / MILLI
+    );
+    assert!(killed < 2 * ELECTED && stopped < 2 * ELECTED && apart < 2 * ELECTED);
+}
+
+#[test]
+fn a_lost_member_of_etcd_stops_no_decision_for_longer_than_two_leases() {
+    for member in 0..MEMBERS {
+        let silence = longest_silence(|world| world.stop_member(member, world.now + 8 * LEASE));
+        println!("without a decision: {} ms if member {member} of etcd is lost", silence / MILLI);
+        assert!(silence < 2 * ELECTED);
+    }
+}
+
+#[test]
+fn without_a_majority_of_etcd_nothing_is_decided_and_then_it_goes_on() {
     for seed in 1..30 {
         let mut world = World::new(seed, 2, 1, 4, Faults::NONE);
         world.run(30 * SECOND).unwrap();
-        let leader = world.leader().expect("one leads");
-        world.kill_seat(leader);
-        let killed_at = world.now;
-        world.run(killed_at + 10 * LEASE).unwrap();
-        let next = world.decided_at.iter().find(|&&at| at > killed_at).expect("decisions go on");
-        assert!(
-            next - killed_at < 2 * ELECTED + PERIOD,
-            "seed {seed}: {} ms",
-            (next - killed_at) / crate::MILLI
-        );
+        let from = world.now;
+        world.stop_member(1, from + 4 * LEASE);
+        world.stop_member(2, from + 4 * LEASE);
+        world.run(from + 4 * LEASE).unwrap();
+        let late = world.decided_at.iter().filter(|&&at| at > from + ELECTED);
+        assert_eq!(late.count(), 0, "seed {seed}: an orchestrator decides without a lease");
+        world.run(from + 10 * LEASE).unwrap();
         settled(&world).unwrap();
     }
 }

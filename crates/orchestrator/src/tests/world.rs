@@ -1,35 +1,37 @@
 //! Agents, orchestrators, and the network between them, in virtual time.
 //!
 //! One seed is one history. Messages are lost, late and doubled, links are cut, processes are
-//! stopped, killed and started, and so are orchestrators, of which one leads: an election (of etcd,
-//! in reality) gives terms and a lease, and refuses what is saved by another than the leader.
+//! stopped, killed and started, and so are orchestrators (`seat`), which elect one by a simulated etcd
+//! (`etcd`). Requests to that are lost, late and carried out twice as well, its members stop, and
+//! its clock differs from that of the orchestrators.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use agent::{Agent, AgentConfig, Next};
 use base::rng::{RngExt, SeededRng, seeded};
 use control::amounts;
-use control::v1::register_response::Standing;
 use control::v1::{
     LeaveRequest, RegisterRequest, RegisterResponse, ResizeRequest, ResizeResponse, StatsRequest,
     StatsResponse,
 };
 
-use super::site::{Cache, Handle, Process, START, Site};
+use super::etcd::Etcd;
+use super::seat::{MEMBERS, Seat};
+use super::site::{Cache, Handle, Process, Site};
+use crate::etcd::{Ask, AskError, Reply};
 use crate::fleet::Planted;
-use crate::{
-    Answer, Budget, Call, Failure, Fleet, FleetConfig, Key, MILLI, Nanos, Outgoing, Record, Request,
-};
+use crate::{MILLI, Nanos};
 
 pub(super) const SECOND: Nanos = 1_000 * MILLI;
 pub(super) const PERIOD: Nanos = SECOND;
 pub(super) const LEASE: Nanos = 5 * SECOND;
 /// The lease of the election.
-pub(super) const ELECTED: Nanos = 3 * SECOND;
+pub(super) const ELECTED: Nanos = ELECTED_SECS as Nanos * SECOND;
+pub(super) const ELECTED_SECS: u32 = 3;
 /// The time after which a call has no answer.
-const DEADLINE: Nanos = 800 * MILLI;
+pub(super) const DEADLINE: Nanos = 800 * MILLI;
 /// The memory of a node.
 pub(super) const MEMORY: u64 = 256 << 20;
 
@@ -63,7 +65,7 @@ impl Faults {
 }
 
 #[derive(Clone, Debug)]
-enum Message {
+pub(super) enum Message {
     Register(usize, RegisterRequest),
     Leave(LeaveRequest),
     Stats(StatsRequest),
@@ -76,7 +78,7 @@ enum Message {
 }
 
 #[derive(Clone, Debug)]
-enum Event {
+pub(super) enum Event {
     /// To an agent, from a seat.
     ToSite {
         site: usize,
@@ -111,12 +113,28 @@ enum Event {
         seat: usize,
         start: u64,
         round: u64,
+        term: u64,
     },
-    /// A seat asks to lead, or to go on leading.
-    Campaign {
+    /// A seat takes the next step of the election.
+    Elect {
         seat: usize,
         start: u64,
     },
+    /// To etcd, and back; also if no answer has come in time.
+    ToEtcd {
+        seat: usize,
+        start: u64,
+        request: u64,
+        ask: Ask,
+    },
+    FromEtcd {
+        seat: usize,
+        start: u64,
+        request: u64,
+        outcome: Result<Reply, AskError>,
+    },
+    /// The members of etcd have elected one.
+    EtcdElected,
     Disturb,
     Heal {
         seat: usize,
@@ -124,38 +142,27 @@ enum Event {
     },
 }
 
-/// An orchestrator's process.
-pub(super) struct Seat {
-    /// Counts starts; events of an earlier start are void.
-    start: u64,
-    is_up: bool,
-    pub(super) fleet: Option<Fleet>,
-    waiting: HashMap<u64, Call>,
-    round: u64,
-    paused_until: Nanos,
-}
-
-/// The election and the store that all seats share.
-#[derive(Default)]
-struct Shared {
-    leader: Option<(usize, u64)>,
-    until: Nanos,
-    term: u64,
-    records: BTreeMap<Key, Record>,
-}
-
 pub(super) struct World {
-    rng: SeededRng,
+    pub(super) rng: SeededRng,
     pub(super) faults: Faults,
     pub(super) now: Nanos,
     events: BinaryHeap<Reverse<(Nanos, u64)>>,
     scheduled: HashMap<u64, Event>,
-    next: u64,
+    pub(super) next: u64,
     pub(super) sites: Vec<Site>,
     pub(super) seats: Vec<Seat>,
     nodes: Vec<String>,
     cut: Vec<(usize, usize)>,
-    shared: Shared,
+    pub(super) etcd: Etcd,
+    /// The times until which the members of etcd are away, of which the first leads at first.
+    pub(super) members_away: [Nanos; MEMBERS],
+    etcd_leader: usize,
+    pub(super) etcd_elects_until: Nanos,
+    /// True if the registry or a limit may be another one since the last check.
+    pub(super) is_changed: bool,
+    pub(super) last_term: u64,
+    /// An error that was seen during an event.
+    pub(super) wrong: Option<String>,
     /// A digest of all events, so that two runs of a seed can be compared.
     pub(super) digest: u64,
     /// When each decision was made.
@@ -166,8 +173,10 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64, seats: usize, nodes: usize, sites: usize, faults: Faults) -> Self {
         let names: Vec<String> = (0..nodes).map(|node| format!("node-{node}")).collect();
+        let mut rng = seeded(seed);
+        let etcd = Etcd::new(rng.random_range(0.92..1.08));
         let mut world = Self {
-            rng: seeded(seed),
+            rng,
             faults,
             now: SECOND,
             events: BinaryHeap::new(),
@@ -182,19 +191,16 @@ impl World {
                     process: None,
                 })
                 .collect(),
-            seats: (0..seats)
-                .map(|_| Seat {
-                    start: 0,
-                    is_up: false,
-                    fleet: None,
-                    waiting: HashMap::new(),
-                    round: 0,
-                    paused_until: 0,
-                })
-                .collect(),
+            seats: (0..seats).map(|_| Seat::new()).collect(),
             nodes: names,
             cut: Vec::new(),
-            shared: Shared::default(),
+            etcd,
+            members_away: [0; MEMBERS],
+            etcd_leader: 0,
+            etcd_elects_until: 0,
+            is_changed: false,
+            last_term: 0,
+            wrong: None,
             digest: 0,
             decided_at: Vec::new(),
             steps: 0,
@@ -218,6 +224,7 @@ impl World {
             self.sites.iter().for_each(|site| site.advance(at));
             self.handle(event);
             self.check()?;
+            self.check_election()?;
         }
         self.now = until;
         Ok(())
@@ -238,13 +245,13 @@ impl World {
         Ok(())
     }
 
-    fn at(&mut self, time: Nanos, event: Event) {
+    pub(super) fn at(&mut self, time: Nanos, event: Event) {
         self.next += 1;
         self.events.push(Reverse((time, self.next)));
         self.scheduled.insert(self.next, event);
     }
 
-    fn chance(&mut self, share: f64) -> bool {
+    pub(super) fn chance(&mut self, share: f64) -> bool {
         share > 0.0 && self.rng.random_bool(share)
     }
 
@@ -253,17 +260,22 @@ impl World {
     }
 
     /// Sends a message, if the link is there, as the network does.
-    fn send(&mut self, seat: usize, site: usize, event: Event) {
+    pub(super) fn send(&mut self, seat: usize, site: usize, event: Event) {
         if self.cut.contains(&(seat, self.node(site))) || self.chance(self.faults.lost) {
             return;
         }
         let copies = 1 + usize::from(self.chance(self.faults.doubled));
         for _ in 0..copies {
-            let longest = self.faults.longest.max(2);
-            let most = if self.rng.random_bool(0.9) { longest / 100 } else { longest };
-            let delay = self.rng.random_range(1..most.max(2));
+            let delay = self.delay();
             self.at(self.now + delay, event.clone());
         }
+    }
+
+    /// The time that a message takes.
+    pub(super) fn delay(&mut self) -> Nanos {
+        let longest = self.faults.longest.max(2);
+        let most = if self.rng.random_bool(0.9) { longest / 100 } else { longest };
+        self.rng.random_range(1..most.max(2))
     }
 
     fn handle(&mut self, event: Event) {
@@ -277,8 +289,13 @@ impl World {
                 }
             }
             Event::Begin { seat, start } => self.begin(seat, start),
-            Event::End { seat, start, round } => self.end(seat, start, round),
-            Event::Campaign { seat, start } => self.campaign(seat, start),
+            Event::End { seat, start, round, term } => self.end(seat, start, round, term),
+            Event::Elect { seat, start } => self.elect(seat, start),
+            Event::ToEtcd { seat, start, request, ask } => self.at_etcd(seat, start, request, ask),
+            Event::FromEtcd { seat, start, request, outcome } => {
+                self.etcd_answered(seat, start, request, outcome);
+            }
+            Event::EtcdElected => self.etcd.change_leader(self.now),
             // Not one that was to come when all was healed.
             Event::Disturb if self.faults.disturbed_every == Nanos::MAX => {}
             Event::Disturb => {
@@ -372,6 +389,7 @@ impl World {
                     process.agent.instance().0.lock().expect("no panic").limit =
                         amounts::memory(&request.limits);
                 }
+                self.is_changed = true;
                 Message::Resized(process.agent.resize(&request, clock).expect("the cache answers"))
             }
             Message::Registered(response) => {
@@ -381,190 +399,6 @@ impl World {
             _ => return,
         };
         self.send(seat, site, Event::ToSeat { site, seat, call, message: answer });
-    }
-
-    // Orchestrators.
-
-    pub(super) fn start_seat(&mut self, seat: usize) {
-        self.seats[seat].start += 1;
-        self.seats[seat].is_up = true;
-        let start = self.seats[seat].start;
-        let delay = self.rng.random_range(1..SECOND);
-        self.at(self.now + delay, Event::Campaign { seat, start });
-    }
-
-    pub(super) fn kill_seat(&mut self, seat: usize) {
-        let seat = &mut self.seats[seat];
-        seat.start += 1;
-        seat.is_up = false;
-        seat.fleet = None;
-        seat.waiting.clear();
-    }
-
-    pub(super) fn leader(&self) -> Option<usize> {
-        let (seat, start) = self.shared.leader.filter(|_| self.now < self.shared.until)?;
-        (self.seats[seat].start == start && self.seats[seat].fleet.is_some()).then_some(seat)
-    }
-
-    fn paused(&self, seat: usize) -> bool {
-        self.seats[seat].paused_until > self.now
-    }
-
-    fn campaign(&mut self, seat: usize, start: u64) {
-        if self.seats[seat].start != start {
-            return;
-        }
-        if self.paused(seat) {
-            return self.at(self.seats[seat].paused_until, Event::Campaign { seat, start });
-        }
-        let leads = self.shared.leader == Some((seat, start));
-        if leads && self.now < self.shared.until {
-            self.shared.until = self.now + ELECTED;
-        } else {
-            // Whoever led does not any more.
-            self.seats[seat].fleet = None;
-            self.seats[seat].waiting.clear();
-            if self.now >= self.shared.until {
-                self.shared.leader = Some((seat, start));
-                self.shared.until = self.now + ELECTED;
-                self.shared.term += 1;
-                self.take_the_lead(seat, start);
-            }
-        }
-        self.at(self.now + ELECTED / 3, Event::Campaign { seat, start });
-    }
-
-    fn take_the_lead(&mut self, seat: usize, start: u64) {
-        let config = FleetConfig {
-            id: seat as u64 + 1,
-            budget: Budget {
-                each: Some(MEMORY),
-                nodes: BTreeMap::new(),
-                spare: START * self.sites.len() as u64,
-            },
-            lease: LEASE,
-            policy: "most-hits".to_owned(),
-            rails: allocate::guard::Rails {
-                least_share: 0.1,
-                step: 0.1,
-                hysteresis: 0.01,
-                ..Default::default()
-            },
-        };
-        let records: Vec<Record> = self.shared.records.values().cloned().collect();
-        let mut fleet = Fleet::new(config, self.shared.term, records, self.now).expect("the policy is there");
-        fleet.planted = self.faults.planted;
-        self.seats[seat].fleet = Some(fleet);
-        self.seats[seat].waiting.clear();
-        self.at(self.now, Event::Begin { seat, start });
-    }
-
-    /// Saves, and then makes the calls. Whoever does not lead any more can save nothing.
-    fn carry_out(&mut self, seat: usize, outgoing: Outgoing) {
-        let start = self.seats[seat].start;
-        if self.shared.leader != Some((seat, start)) {
-            self.seats[seat].fleet = None;
-            return;
-        }
-        for (key, record) in outgoing.save {
-            match record {
-                Some(record) => self.shared.records.insert(key, record),
-                None => self.shared.records.remove(&key),
-            };
-        }
-        for call in outgoing.calls {
-            let message = match &call.request {
-                Request::Stats(request) => Message::Stats(*request),
-                Request::Resize(request) => Message::Resize(request.clone()),
-            };
-            let site: usize = call.address.trim_start_matches("site ").parse().expect("a site");
-            self.next += 1;
-            let id = self.next;
-            self.seats[seat].waiting.insert(id, call);
-            self.send(seat, site, Event::ToSite { site, seat, call: id, message });
-            self.at(self.now + DEADLINE, Event::Deadline { seat, start, call: id });
-        }
-    }
-
-    fn begin(&mut self, seat: usize, start: u64) {
-        if self.seats[seat].start != start || self.seats[seat].fleet.is_none() {
-            return;
-        }
-        if self.paused(seat) {
-            return self.at(self.seats[seat].paused_until, Event::Begin { seat, start });
-        }
-        self.seats[seat].round += 1;
-        let round = self.seats[seat].round;
-        let now = self.now;
-        let outgoing = self.seats[seat].fleet.as_mut().map(|fleet| fleet.begin(now));
-        self.carry_out(seat, outgoing.unwrap_or_default());
-        self.at(self.now + DEADLINE + MILLI, Event::End { seat, start, round });
-        self.at(self.now + PERIOD, Event::Begin { seat, start });
-    }
-
-    fn end(&mut self, seat: usize, start: u64, round: u64) {
-        if self.seats[seat].start != start || self.seats[seat].round != round {
-            return;
-        }
-        if self.paused(seat) {
-            return self.at(self.seats[seat].paused_until, Event::End { seat, start, round });
-        }
-        let now = self.now;
-        let Some(fleet) = &mut self.seats[seat].fleet else { return };
-        let (decided, outgoing) = fleet.decide(now);
-        if !decided.is_empty() {
-            self.decided_at.push(now);
-        }
-        self.carry_out(seat, outgoing);
-    }
-
-    fn at_seat(&mut self, site: usize, seat: usize, call: u64, message: Message) {
-        if !self.seats[seat].is_up {
-            return;
-        }
-        if self.paused(seat) {
-            return self.at(self.seats[seat].paused_until, Event::ToSeat { site, seat, call, message });
-        }
-        match message {
-            Message::Register(from, request) => self.register(seat, from, &request),
-            Message::Leave(request) => {
-                let now = self.now;
-                let outgoing = self.seats[seat].fleet.as_mut().map(|fleet| fleet.leave(&request, now));
-                self.carry_out(seat, outgoing.unwrap_or_default());
-            }
-            message => self.answer(seat, call, Some(message)),
-        }
-    }
-
-    fn register(&mut self, seat: usize, site: usize, request: &RegisterRequest) {
-        let now = self.now;
-        let response = match &mut self.seats[seat].fleet {
-            None => RegisterResponse { standing: Standing::NotLeader.into(), ..RegisterResponse::default() },
-            Some(fleet) => {
-                let (response, outgoing) = fleet.register(request, now);
-                self.carry_out(seat, outgoing);
-                response
-            }
-        };
-        if self.seats[seat].fleet.is_some() || response.standing() == Standing::NotLeader {
-            let message = Message::Registered(response);
-            self.send(seat, site, Event::ToSite { site, seat, call: 0, message });
-        }
-    }
-
-    /// A call is answered, or was not in time.
-    fn answer(&mut self, seat: usize, call: u64, message: Option<Message>) {
-        let now = self.now;
-        let Some(call) = self.seats[seat].waiting.remove(&call) else { return };
-        let Some(fleet) = &mut self.seats[seat].fleet else { return };
-        let answer = match message {
-            Some(Message::Told(response)) => Ok(Answer::Stats(response)),
-            Some(Message::Resized(response)) => Ok(Answer::Resize(response)),
-            Some(Message::Refused) => Err(Failure::Refused),
-            _ => Err(Failure::Silent),
-        };
-        let outgoing = fleet.note_answer(&call, answer.as_ref().map_err(|failure| *failure), now);
-        self.carry_out(seat, outgoing);
     }
 
     // Disturbances.
@@ -581,7 +415,7 @@ impl World {
         let seat = self.rng.random_range(0..self.seats.len());
         let node = self.rng.random_range(0..self.nodes.len());
         let until = self.now + self.rng.random_range(SECOND / 10..3 * LEASE);
-        match self.rng.random_range(0..10) {
+        match self.rng.random_range(0..13) {
             0 | 1 if self.sites[site].process.is_some() => {
                 let with_cache = self.rng.random_bool(0.5);
                 self.kill_site(site, with_cache);
@@ -596,10 +430,26 @@ impl World {
             5 if self.seats[seat].is_up => self.kill_seat(seat),
             5 | 6 if !self.seats[seat].is_up => self.start_seat(seat),
             6 => self.seats[seat].paused_until = until,
+            10 => self.seats[seat].apart_until = until,
+            11 | 12 => {
+                let member = self.rng.random_range(0..MEMBERS);
+                self.stop_member(member, until);
+            }
             _ => {
                 self.cut.push((seat, node));
                 self.at(until, Event::Heal { seat, node });
             }
+        }
+    }
+
+    /// A member of etcd stops until then. If it leads the others, these elect another one, and
+    /// carry nothing out before.
+    pub(super) fn stop_member(&mut self, member: usize, until: Nanos) {
+        self.members_away[member] = until;
+        if member == self.etcd_leader {
+            self.etcd_elects_until = self.now + self.rng.random_range(SECOND..2 * SECOND);
+            self.at(self.etcd_elects_until, Event::EtcdElected);
+            self.etcd_leader = (member + 1) % MEMBERS;
         }
     }
 
@@ -615,8 +465,10 @@ impl World {
     pub(super) fn heal(&mut self) {
         self.faults = Faults { planted: self.faults.planted, ..Faults::NONE };
         self.cut.clear();
+        self.members_away = [0; MEMBERS];
         for seat in 0..self.seats.len() {
             self.seats[seat].paused_until = 0;
+            self.seats[seat].apart_until = 0;
             if !self.seats[seat].is_up {
                 self.start_seat(seat);
             }
