@@ -155,27 +155,9 @@ impl Service {
         let served = router.serve_with_incoming_shutdown(incoming, async move {
             let _ = until.wait_for(|stopped| *stopped).await;
         });
-        let served = async {
-            if let Err(error) = served.await {
-                tracing::error!(error = causes(&error), "Agents cannot register any more.");
-            }
-        };
+        let tasks = Tasks { shared, admin, elected, period, history, stopped };
         let thread = base::thread::spawn("orchestrator", move || {
-            runtime.block_on(async move {
-                let mut tasks = JoinSet::new();
-                tasks.spawn(served);
-                if let Some(listener) = admin {
-                    tasks.spawn(admin::serve(listener, Arc::clone(&shared), stopped.clone()));
-                }
-                if let Some(election) = elected {
-                    tasks.spawn(election.run(Arc::clone(&shared), stopped.clone()));
-                }
-                let keeping = tokio::spawn(Arc::clone(&shared).keep_alone());
-                shared.rounds(period, history, stopped).await;
-                keeping.abort();
-                let ended = async { while tasks.join_next().await.is_some() {} };
-                let _ = tokio::time::timeout(LONGEST_END, ended).await;
-            });
+            runtime.block_on(tasks.run(served));
         });
         let thread = Some(thread.map_err(ServiceError::Thread)?);
         Ok(Self { address, admin: admin_address, stop, thread })
@@ -212,6 +194,40 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// The work of an orchestrator's thread.
+struct Tasks {
+    shared: Arc<Shared>,
+    admin: Option<TcpListener>,
+    elected: Option<Election>,
+    period: Duration,
+    history: usize,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Tasks {
+    /// Runs until it is stopped; `served` answers agents until then.
+    async fn run(self, served: impl Future<Output = Result<(), tonic::transport::Error>> + Send + 'static) {
+        let Self { shared, admin, elected, period, history, stopped } = self;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async {
+            if let Err(error) = served.await {
+                tracing::error!(error = causes(&error), "Agents cannot register any more.");
+            }
+        });
+        if let Some(listener) = admin {
+            tasks.spawn(admin::serve(listener, Arc::clone(&shared), stopped.clone()));
+        }
+        if let Some(election) = elected {
+            tasks.spawn(election.run(Arc::clone(&shared), stopped.clone()));
+        }
+        let keeping = tokio::spawn(Arc::clone(&shared).keep_alone());
+        shared.rounds(period, history, stopped).await;
+        keeping.abort();
+        let ended = async { while tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(LONGEST_END, ended).await;
     }
 }
 

@@ -91,7 +91,7 @@ impl Shared {
     /// known, or this orchestrator is the only one.
     pub(crate) fn leader(&self) -> Option<String> {
         let known = lock(&self.leader).clone();
-        // One that has not heard of etcd for a lease does not know that it leads still.
+        // Without an answer of etcd for a lease, this orchestrator does not know that it leads.
         known.filter(|leader| !leader.is_own || self.leads()).map(|leader| leader.address)
     }
 

@@ -18,6 +18,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("memccapable", "libmemcached-tools"),
     ("redis-server", "redis-server"),
     ("chromium", "chromium"),
+    ("etcd", "etcd-server"),
 ];
 
 /// The file by which Debian asks whether a service may be started, and the answer that says no.

@@ -1,4 +1,5 @@
-//! Several orchestrators with one etcd: one is elected, and the registry of instances is kept there.
+//! Several orchestrators with one etcd: one is elected, and the registry of instances is kept
+//! there.
 //!
 //! | module | holds |
 //! |---|---|

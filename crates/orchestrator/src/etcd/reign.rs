@@ -45,10 +45,12 @@ impl Election {
         // The saves of a leadership: they end with it.
         let mut saves = JoinSet::new();
         let (lost, mut losses) = mpsc::channel(1);
+        let mut last_error = None;
         loop {
             let event = match self.candidate.next(shared.now()) {
                 Step::Ask(ask) => {
                     let outcome = self.client.ask(&ask).await;
+                    note_error(&mut last_error, outcome.as_ref().err());
                     self.candidate.note(outcome, shared.now())
                 }
                 Step::Wait(until) => {
@@ -130,6 +132,16 @@ impl Election {
             keeper.run(save).await;
         });
     }
+}
+
+/// Logs an error of etcd once, and that it is over.
+fn note_error(last: &mut Option<AskError>, error: Option<&AskError>) {
+    match (&last, error) {
+        (None, Some(error)) => tracing::warn!(%error, "The election does not go on."),
+        (Some(_), None) => tracing::info!("etcd answers again."),
+        _ => {}
+    }
+    *last = error.cloned();
 }
 
 /// Saves records, in as few transactions as etcd allows.

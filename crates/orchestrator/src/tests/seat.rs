@@ -43,7 +43,7 @@ pub(super) struct Seat {
     saves: Saves,
 }
 
-/// What a leader saves, and those that wait for it.
+/// The records that a leader saves, and what waits for them.
 #[derive(Default)]
 struct Saves {
     guard: Option<Guard>,

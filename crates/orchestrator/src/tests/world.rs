@@ -1,9 +1,9 @@
 //! Agents, orchestrators, and the network between them, in virtual time.
 //!
 //! One seed is one history. Messages are lost, late and doubled, links are cut, processes are
-//! stopped, killed and started, and so are orchestrators (`seat`), which elect one by a simulated etcd
-//! (`etcd`). Requests to that are lost, late and carried out twice as well, its members stop, and
-//! its clock differs from that of the orchestrators.
+//! stopped, killed and started, and so are orchestrators (`seat`), which elect one by a simulated
+//! etcd (`etcd`). Requests to that are lost, late and carried out twice as well, its members stop,
+//! and its clock differs from that of the orchestrators.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

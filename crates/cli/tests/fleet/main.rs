@@ -1,5 +1,8 @@
 //! An orchestrator and servers as processes, of which some hang and some are killed.
 
+mod election;
+mod etcd;
+
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
@@ -19,13 +22,12 @@ struct Orchestrator {
 }
 
 impl Orchestrator {
-    fn start(listen: u16, state: &Path) -> Self {
+    fn start(listen: u16, kept: &[&str]) -> Self {
         let admin = format!("127.0.0.1:{}", free_port());
         let mut child = Command::new(MILLPOND)
             .args(["orchestrate", "--memory", "128MiB", "--period", "200ms", "--lease", "2s"])
             .args(["--listen", &format!("127.0.0.1:{listen}"), "--admin", &admin])
-            .arg("--state")
-            .arg(state)
+            .args(kept)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -83,10 +85,11 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port()
 }
 
-fn server(name: &str, orchestrator: u16) -> Served {
+fn server(name: &str, orchestrators: &[u16]) -> Served {
+    let addresses: Vec<String> = orchestrators.iter().map(|port| format!("127.0.0.1:{port}")).collect();
     let config = format!(
         "memory = \"16MiB\"\nmax_memory = \"128MiB\"\nthreads = 1\n[[listener]]\nname = \"main\"\n\
-         [fleet]\norchestrators = [\"127.0.0.1:{orchestrator}\"]\nname = \"{name}\"\nnode = \"here\"\n"
+         [fleet]\norchestrators = {addresses:?}\nname = \"{name}\"\nnode = \"here\"\n"
     );
     Served::start(Path::new(MILLPOND), &config).expect("a server")
 }
@@ -95,9 +98,10 @@ fn server(name: &str, orchestrator: u16) -> Served {
 fn servers_that_hang_keep_their_memory_and_killed_ones_free_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = folder.path().join("state.redb");
+    let kept = ["--state", state.to_str().expect("text")];
     let port = free_port();
-    let orchestrator = Orchestrator::start(port, &state);
-    let (first, second) = (server("first", port), server("second", port));
+    let orchestrator = Orchestrator::start(port, &kept);
+    let (first, second) = (server("first", &[port]), server("second", &[port]));
     orchestrator.wait_for("both register", &[("first", true), ("second", true)]);
 
     first.signal(Signal::STOP).expect("it runs");
@@ -114,9 +118,9 @@ fn servers_that_hang_keep_their_memory_and_killed_ones_free_it() {
 
     // The orchestrator is killed, and its successor goes on.
     drop(orchestrator);
-    let orchestrator = Orchestrator::start(port, &state);
+    let orchestrator = Orchestrator::start(port, &kept);
     orchestrator.wait_for("it knows the server", &[("first", true)]);
-    let second = server("second", port);
+    let second = server("second", &[port]);
     orchestrator.wait_for("a new one", &[("first", true), ("second", true)]);
     assert!(orchestrator.fleet(&["tenants"]).contains("first/default"));
     drop((first, second));
