@@ -5,6 +5,10 @@
 //! and returns what to ask of them and what to save. Its tests run it with agents in a simulated
 //! network. [`service`] gives it all three.
 //!
+//! One orchestrator keeps its records in an embedded store, or nowhere. Of several, one is elected
+//! by etcd, which has the records (`etcd`). Either way, records are saved apart from decisions
+//! (`journal`, `keeper`), and what depends on them waits.
+//!
 //! Invariants:
 //! 1. For each node, the sum of what instances can have (`hold`) never exceeds its memory because
 //!    of a request: a limit is raised only by memory that nobody can have. It may exceed it because

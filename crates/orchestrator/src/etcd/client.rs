@@ -136,8 +136,8 @@ impl Client {
     async fn attempt(&self, channel: &Channel, ask: &Ask) -> Result<Reply, Status> {
         let token = self.authenticated(channel).await?;
         let done = call(channel, token, ask).await;
-        if done.as_ref().is_err_and(|status| status.code() == Code::Unauthenticated) {
-            // The token has expired: the next attempt gets another one.
+        if done.as_ref().is_err_and(|status| status.code() == Code::Unauthenticated || is_final(status)) {
+            // The token has expired, or users have changed: the next attempt gets another one.
             *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
         done
