@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 
 use base::rng::{RngExt as _, seeded};
 use browser::Browser;
-use trial::lookaside::{Keys, Load, Tenant};
+use trial::lookaside::{Keys, Load, Tenant, Wire};
 use trial::served::Served;
 
 const MILLPOND: &str = env!("CARGO_BIN_EXE_millpond");
@@ -43,7 +43,7 @@ fn load(name: &'static str, keys: u64, address: SocketAddr) -> (Tenant, SocketAd
     } else {
         Box::new(move || (rng.random_range(0.0..1.0_f64).powi(2) * keys as f64) as u64)
     };
-    (Tenant { name, keys, value_bytes: 1_000, backend_per_sec: 3_000.0 }, address)
+    (Tenant { name, keys, value_bytes: 1_000, backend_per_sec: 3_000.0, wire: Wire::Memcached }, address)
 }
 
 /// A server of the three tenants, and their load.

@@ -50,7 +50,8 @@ fn wire(tenant: usize) -> Wire {
     if tenant < 3 { Wire::Memcached } else { Wire::Redis }
 }
 
-/// The most that servers can have together, of the memory: Redis exceeds its limit by itself for a moment.
+/// The most that servers can have together, of the memory: Redis exceeds its limit by itself for a
+/// moment.
 const MOST_HELD: f64 = 1.01;
 
 /// A process of somebody else. Dropping it kills it.
