@@ -203,6 +203,7 @@ fn orchestrator(memory: u64) -> Orchestrator {
             rails: allocate::guard::Rails { least_share: 0.1, step: 0.1, ..Default::default() },
         },
         state: None,
+        etcd: None,
         history: 10,
     };
     Orchestrator::start(config, Access::default(), base::Clock::System).expect("it starts")
