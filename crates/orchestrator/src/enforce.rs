@@ -1,7 +1,5 @@
 //! The way from the limits that are to those that were decided.
 
-use std::collections::HashSet;
-
 use control::amounts;
 use control::v1::ResizeRequest;
 
@@ -40,8 +38,21 @@ impl Fleet {
     /// have.
     pub(crate) fn advance(&mut self, node: &str, now: Nanos) -> Vec<Call> {
         let mut held = self.held(node);
-        let steps = self.steps(node, held, now);
-        steps.into_iter().filter_map(|(key, limit)| self.resize(&key, limit, &mut held, now)).collect()
+        let steps = self.steps(node, held, now).into_iter();
+        steps.filter_map(|(key, limit)| self.resize(&key, limit, &mut held, now)).collect()
+    }
+
+    /// Tells instances of a node whose limit stays that their pools are to have other parts of it.
+    /// Once in a round is enough: this looks at all pools.
+    pub(crate) fn share_out(&mut self, node: &str, now: Nanos) -> Vec<Call> {
+        let mut held = self.held(node);
+        let others = self.members.on(node).filter(|(_, member)| {
+            member.is_present && !member.hold.is_open() && member.target.is_some() && member.grants_differ()
+        });
+        let others: Vec<(Key, u64)> =
+            others.map(|(key, member)| (key.clone(), member.hold.limit())).collect();
+        let told = others.into_iter();
+        told.filter_map(|(key, limit)| self.resize(&key, limit, &mut held, now)).collect()
     }
 
     /// The limits of a node that are to be changed now.
@@ -90,13 +101,6 @@ impl Fleet {
             if surplus > 0 && member.asked_limit != Some(member.hold.limit() - surplus) {
                 needed -= surplus;
                 steps.push((key.clone(), member.hold.limit() - surplus));
-            }
-        }
-        let stepped: HashSet<Key> = steps.iter().map(|(key, _)| key.clone()).collect();
-        // Pools that are to have another part of the same limit.
-        for &(key, member, _) in &gaps {
-            if !stepped.contains(key) && member.grants_differ() {
-                steps.push((key.clone(), member.hold.limit()));
             }
         }
         steps

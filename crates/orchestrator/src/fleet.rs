@@ -470,6 +470,7 @@ impl Fleet {
         let mut calls = self.repeat(now);
         for node in &nodes {
             calls.extend(self.advance(node, now));
+            calls.extend(self.share_out(node, now));
         }
         (decided, self.outgoing(calls, &[]))
     }
