@@ -2,6 +2,7 @@
 
 mod election;
 mod etcd;
+mod network;
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -23,10 +24,14 @@ struct Orchestrator {
 
 impl Orchestrator {
     fn start(listen: u16, kept: &[&str]) -> Self {
+        Self::start_at(&format!("127.0.0.1:{listen}"), kept)
+    }
+
+    fn start_at(listen: &str, kept: &[&str]) -> Self {
         let admin = format!("127.0.0.1:{}", free_port());
         let mut child = Command::new(MILLPOND)
             .args(["orchestrate", "--memory", "128MiB", "--period", "200ms", "--lease", "2s"])
-            .args(["--listen", &format!("127.0.0.1:{listen}"), "--admin", &admin])
+            .args(["--listen", listen, "--admin", &admin])
             .args(kept)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -35,7 +40,7 @@ impl Orchestrator {
         let mut said = String::new();
         let output = child.stdout.take().expect("its output");
         BufReader::new(output).read_line(&mut said).expect("a line");
-        assert!(said.starts_with("Agents register at 127.0.0.1:"), "{said}");
+        assert!(said.starts_with("Agents register at "), "{said}");
         Self { child, admin }
     }
 
