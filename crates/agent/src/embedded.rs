@@ -72,6 +72,7 @@ pub struct Embedded {
     cache: Cache,
     /// Decides nothing: it knows what pools read and miss.
     controller: Controller,
+    control: ControlConfig,
     instance: v1::Instance,
     /// The numbers of pools in messages: a pool that is added has another one than any before.
     numbers: HashMap<PoolId, u32>,
@@ -102,12 +103,26 @@ impl Embedded {
         };
         Ok(Self {
             cache,
-            controller: Controller::new(config.control)?,
+            controller: Controller::new(config.control.clone())?,
+            control: config.control,
             instance,
             numbers: HashMap::new(),
             last_number: 0,
             least_bytes: config.least_memory.as_u64(),
         })
+    }
+
+    /// Changes what is reported of promises, backends and costs of misses, and the least memory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if the settings of the controller are refused.
+    pub fn set_control(&mut self, control: ControlConfig, least_memory: ByteSize) -> Result<(), Error> {
+        self.least_bytes = least_memory.as_u64();
+        if control != self.control {
+            self.controller = Controller::new(control.clone())?;
+            self.control = control;
+        }
+        Ok(())
     }
 
     fn report(&mut self, pool: PoolSurvey) -> PoolReport {
@@ -155,7 +170,9 @@ impl Instance for Embedded {
 
     fn resize(&mut self, limits: &[Amount], grants: &[PoolGrant]) -> Result<(), InstanceError> {
         let cache = &self.cache;
-        let wanted = ByteSize::new(amounts::memory(limits)).clamp(cache.least_memory(), cache.max_memory());
+        // What the engine needs may be more than it was made for.
+        let wanted = ByteSize::new(amounts::memory(limits)).max(cache.least_memory());
+        let wanted = wanted.min(cache.max_memory());
         if wanted.as_u64() != cache.ledger().limit() {
             match cache.set_memory(wanted) {
                 // The limit holds; what readers keep leaves with them.
@@ -225,6 +242,20 @@ mod tests {
         assert_eq!(cache.ledger().limit(), amounts::memory(&most));
         embedded.resize(&amounts::of_memory(0), &[]).expect("it is set");
         assert_eq!(cache.ledger().limit(), cache.least_memory().as_u64());
+    }
+
+    #[test]
+    fn promises_may_change() {
+        let cache = cache();
+        cache.add_pool(PoolConfig::named("first")).expect("a pool");
+        let mut embedded = Embedded::new(cache.clone(), EmbeddedConfig::named("shop")).expect("an instance");
+        assert_eq!(embedded.look().expect("a look").pools[0].promised_per_sec, 0.0);
+        let promises = [("first".to_owned(), 500.0)].into();
+        let control = ControlConfig { promises, ..ControlConfig::default() };
+        embedded.set_control(control, ByteSize::mib(30)).expect("settings");
+        let look = embedded.look().expect("a look");
+        assert_eq!(look.pools[0].promised_per_sec, 500.0);
+        assert_eq!(amounts::memory(&look.least), ByteSize::mib(30).as_u64());
     }
 
     #[test]

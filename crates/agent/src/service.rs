@@ -145,7 +145,8 @@ impl Service {
                     }
                 });
                 registration.run().await;
-                let _ = served.await;
+                // An orchestrator that hangs does not close its connection.
+                let _ = tokio::time::timeout(DEADLINE, served).await;
             });
         });
         let thread = Some(thread.map_err(ServiceError::Thread)?);
@@ -273,7 +274,8 @@ impl<I: Instance> Registration<I> {
                         turn += 1;
                         self.orchestrators[turn % self.orchestrators.len()].clone()
                     });
-                    match self.register(&address).await {
+                    let registered = tokio::time::timeout(3 * DEADLINE, self.register(&address)).await;
+                    match registered.unwrap_or_else(|_| Err("it does not answer".to_owned())) {
                         Ok(Registered::Led) => {
                             tracing::info!(orchestrator = address, "The instance is led.");
                             last_error.clear();
@@ -340,7 +342,8 @@ impl<I: Instance> Registration<I> {
             (agent.departure(), agent.is_led())
         };
         for address in self.orchestrators.iter().filter(|_| is_led) {
-            let _ = call_leave(&self.access, address, request.clone()).await;
+            let left = call_leave(&self.access, address, request.clone());
+            let _ = tokio::time::timeout(2 * DEADLINE, left).await;
         }
     }
 }

@@ -29,6 +29,8 @@ use crate::shared::Shared;
 
 /// Connections of operators at the same time: others wait, so that agents find room.
 const MOST_CONNECTIONS: usize = 64;
+/// A connection on which nothing comes or goes is closed after this time.
+const LONGEST_SILENCE: std::time::Duration = std::time::Duration::from_secs(75);
 
 /// Accepts while there are places.
 struct Bounded {
@@ -36,10 +38,33 @@ struct Bounded {
     places: Arc<Semaphore>,
 }
 
-/// A connection with its place.
+/// A connection with its place, which it loses if nothing comes or goes for a while.
 struct Placed {
     stream: TcpStream,
     _place: Option<OwnedSemaphorePermit>,
+    silent: Pin<Box<tokio::time::Sleep>>,
+}
+
+impl Placed {
+    fn new(stream: TcpStream, place: Option<OwnedSemaphorePermit>) -> Self {
+        Self { stream, _place: place, silent: Box::pin(tokio::time::sleep(LONGEST_SILENCE)) }
+    }
+
+    /// The outcome of an attempt to read or to write, or an error if the time is over.
+    fn in_time<T>(
+        &mut self,
+        context: &mut std::task::Context<'_>,
+        attempt: Poll<std::io::Result<T>>,
+    ) -> Poll<std::io::Result<T>> {
+        if attempt.is_ready() {
+            self.silent.as_mut().reset(tokio::time::Instant::now() + LONGEST_SILENCE);
+            return attempt;
+        }
+        match self.silent.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(std::io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
 }
 
 impl axum::serve::Listener for Bounded {
@@ -50,7 +75,7 @@ impl axum::serve::Listener for Bounded {
         // The semaphore is never closed.
         let place = Arc::clone(&self.places).acquire_owned().await.ok();
         let (stream, address) = axum::serve::Listener::accept(&mut self.listener).await;
-        (Placed { stream, _place: place }, address)
+        (Placed::new(stream, place), address)
     }
 
     fn local_addr(&self) -> std::io::Result<Self::Addr> {
@@ -64,7 +89,8 @@ impl AsyncRead for Placed {
         context: &mut std::task::Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.in_time(context, read)
     }
 }
 
@@ -74,7 +100,8 @@ impl AsyncWrite for Placed {
         context: &mut std::task::Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.in_time(context, written)
     }
 
     fn poll_flush(

@@ -76,8 +76,10 @@ impl Hold {
         Holding { limits, used, term: self.at.0, sequence: self.at.1 }
     }
 
-    /// Notes a request before it is sent.
+    /// Notes a request before it is sent. It stands for earlier ones that ask for no more, which
+    /// end with it.
     pub(crate) fn send(&mut self, at: At, limit: u64) {
+        self.sent.retain(|earlier, asked| *earlier > at || *asked > limit);
         self.sent.insert(at, limit);
     }
 

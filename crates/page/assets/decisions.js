@@ -25,6 +25,9 @@ export function moveWords(move, of = 1) {
   return (move.from || "free memory") + " → " + (move.to || "free memory") + ": " + bytes(move.bytes) + (of > 1 ? " and " + (of - 1) + " more" : "");
 }
 
+// What is shown of a decision and stays so: numbers begin anew with each process, and a search shows other moves.
+const keyOf = decision => [decision.number, decision.at, ...decision.moves.map(move => moveWords(move) + move.reason)].join("\n");
+
 export class Decisions {
   constructor(source, number) {
     Object.assign(this, { source, number, name: "Decisions", items: new Map(), charts: [], all: false });
@@ -60,10 +63,12 @@ export class Decisions {
     setText(this.found, this.words.value.trim() ? this.decisions.length + " of " + this.model.decisions.length : this.decisions.length + " kept");
     this.more.hidden = some.length === this.decisions.length;
     arrange(this.list, some.map(decision => this.item(decision)));
+    const shown = new Set(some.map(keyOf));
+    for (const key of this.items.keys()) if (!shown.has(key)) this.items.delete(key);
   }
 
   item(decision) {
-    let item = this.items.get(decision.number);
+    let item = this.items.get(keyOf(decision));
     if (!item) {
       item = { time: make("span", { cls: "soft" }), outcome: make("div", { cls: "soft outcome" }) };
       const moves = decision.moves.map(move => make("li", {}, make("strong", {}, moveWords(move)), " – " + move.reason));
@@ -71,7 +76,7 @@ export class Decisions {
       if (more > 0) moves.push(make("li", { cls: "soft" }, more + (more > 1 ? " more moves" : " more move")));
       const link = make("a", { href: "#/decisions/" + decision.number, "aria-current": decision.number === this.number ? "true" : null }, "Decision " + decision.number);
       item.element = make("li", {}, link, " ", item.time, (decision.node ? " · " + decision.node : "") + (decision.dryRun ? " · dry run" : ""), make("ul", {}, ...moves), item.outcome);
-      this.items.set(decision.number, item);
+      this.items.set(keyOf(decision), item);
     }
     setText(item.time, clock(decision.at) + ", " + ago(decision.at));
     setText(item.outcome, outcomeWords(decision));
@@ -97,7 +102,7 @@ export class Decisions {
       plainTable("Moves", ["Move", "Misses/s saved", make("span", { cls: "words" }, "Reason")], moves), make("h3", {}, "Pools"),
       plainTable("Pools of the decision", ["Pool", "Grant before", "Since", "Change", "Missed before", "Predicted", "Measured since"], pools),
       make("h3", {}, "Curves as they were"));
-    const known = decision.pools.filter(pool => decision.curves[pool.name]).slice(0, CHARTS);
+    const known = decision.pools.filter(pool => Object.hasOwn(decision.curves, pool.name)).slice(0, CHARTS);
     const box = make("div", { cls: "pair" });
     this.one.append(known.length ? box : make("p", { cls: "soft" }, "No curve was known."));
     for (const pool of known) {

@@ -49,9 +49,9 @@ async function poll() {
   const [now, made] = await Promise.all([read("/fleet.json"), read("/decisions.json?brief=true")]);
   const rows = now.nodes.flatMap(node => node.pools.map(pool => row(pool, node)));
   return {
-    about: now.policy + " · term " + now.term, warning: now.is_superseded ? "Another orchestrator leads the agents." : "",
+    about: now.policy + " · term " + now.term, warning: now.is_superseded ? "Another orchestrator leads the agents." : now.is_leader === false ? "This orchestrator does not lead: " + (now.leader || "nobody") + " does." : "",
     cards: cards(rows, now.nodes), rows, nodes: now.nodes.map(machine), decisions: made.map(decision),
-    policy: { text: "The policy " + now.policy + " decides while memory is short", idle: "Nothing was moved.", error: now.prediction_error, predictions: now.predictions },
+    policy: { text: now.is_leader === false ? "It decides nothing" : "The policy " + now.policy + " decides while memory is short", idle: "Nothing was moved.", error: now.prediction_error, predictions: now.predictions },
   };
 }
 

@@ -89,7 +89,7 @@ export class Overview {
     setText(this.sum, model.policy.text + ". " + words
       + (model.policy.error == null ? "" : " Predicted miss ratios were off by " + (100 * model.policy.error).toFixed(1) + " points on average."));
     arrange(this.moves, late.slice(0, 4).map(decision => {
-      const key = "decision" + decision.number;
+      const key = "decision" + decision.number + "@" + decision.at;
       let shown = this.shown.get(key);
       if (!shown) {
         const link = make("a", { href: "#/decisions/" + decision.number }, moveWords(decision.moves[0], decision.movesCount));

@@ -204,8 +204,12 @@ impl Rebalancer {
         &self.strategy
     }
 
-    /// Changes the strategy. The history is kept.
+    /// Changes the strategy. The history is kept, and nothing is owed.
     pub fn set_strategy(&mut self, strategy: Strategy) {
+        if strategy.name() != self.strategy.name() {
+            self.credits = Credits::default();
+            self.before = None;
+        }
         self.strategy = strategy;
     }
 
@@ -221,7 +225,9 @@ impl Rebalancer {
         self.history.end(pool, decided.is_some() || resets_hits);
         if let Some(Move { victim, receiver: Some(receiver), .. }) = decided {
             self.history.hold_off(receiver, self.strategy.hold_off_rounds());
-            self.credits.pay(victim, receiver);
+            if matches!(self.strategy, Strategy::HillClimbing(_)) {
+                self.credits.pay(victim, receiver);
+            }
         }
         decided
     }

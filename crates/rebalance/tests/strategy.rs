@@ -79,6 +79,26 @@ fn hill_climbing_pays_for_hits_in_shadows() {
 }
 
 #[test]
+fn nothing_is_owed_from_before_hill_climbing() {
+    let mut rebalancer = Rebalancer::new(Strategy::Random(Random::default()));
+    let pool = full(&[shadowed(0, 0), shadowed(1, 0)]);
+    assert!((0..50).any(|_| rebalancer.decide(&pool).is_some()), "slabs move");
+    rebalancer.set_strategy(Strategy::HillClimbing(HillClimbing::default()));
+    assert!((0..10).all(|_| rebalancer.decide(&pool).is_none()), "and nobody gains");
+}
+
+#[test]
+fn a_class_that_is_new_has_no_hits_in_its_shadow_yet() {
+    let mut rebalancer = Rebalancer::new(Strategy::HillClimbing(HillClimbing::default()));
+    let pool = full(&[shadowed(0, 0), shadowed(1, 0)]);
+    assert_eq!(rebalancer.decide(&pool), None, "the first round only looks");
+    // Its number had another class, whose hits still count.
+    let pool = full(&[shadowed(0, 0), shadowed(1, 0), shadowed(2, 1_000_000)]);
+    assert_eq!(rebalancer.decide(&pool), None);
+    assert_eq!(ends(rebalancer.decide(&after(&pool, &[0, 0, 512]))), Some((0, Some(2))));
+}
+
+#[test]
 fn hill_climbing_keeps_what_is_owed() {
     let mut rebalancer = Rebalancer::new(Strategy::HillClimbing(HillClimbing::default()));
     let mut pool = full(&[shadowed(0, 0), shadowed(1, 0)]);

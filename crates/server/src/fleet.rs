@@ -54,12 +54,11 @@ fn as_instance(shared: &Shared, config: &Config) -> EmbeddedConfig {
     let or = |set: &str, other: String| if set.is_empty() { other } else { set.to_owned() };
     let port = shared.listeners.first().map(|listener| listener.address.to_string());
     let port = port.as_deref().and_then(|address| address.rsplit_once(':')).map_or("", |(_, port)| port);
-    let reserves: u64 = config.all_pools().iter().map(|pool| pool.reserve.as_u64()).sum();
     EmbeddedConfig {
         node: or(&config.fleet.node, host.clone()),
         kind: "millpond".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        least_memory: config.fleet.least_memory.or(|| ByteSize::new(reserves)),
+        least_memory: least_memory(config),
         // What is in shared memory stays there.
         outlives_process: !config.shared_memory.as_os_str().is_empty(),
         control: config.control_wanted(),
@@ -67,8 +66,18 @@ fn as_instance(shared: &Shared, config: &Config) -> EmbeddedConfig {
     }
 }
 
+/// The least memory of the server: what is promised to its pools, unless it is set.
+fn least_memory(config: &Config) -> ByteSize {
+    let reserves = config.all_pools().iter().map(|pool| pool.reserve.as_u64()).sum();
+    config.fleet.least_memory.or(|| ByteSize::new(reserves))
+}
+
 impl Instance for Led {
     fn look(&mut self) -> Result<Look, InstanceError> {
+        // Promises and costs change while serving.
+        let config = self.shared.config();
+        let changed = self.engine.set_control(config.control_wanted(), least_memory(&config));
+        changed.map_err(|error| InstanceError::because("the settings of control are refused", error))?;
         self.engine.look()
     }
 

@@ -50,6 +50,8 @@ struct Shadow {
     hits: AtomicU64,
     /// Keys of the sample that a slab holds.
     reach: AtomicU32,
+    /// Misses that one of the sample stands for.
+    worth: AtomicU32,
 }
 
 impl Table {
@@ -86,14 +88,18 @@ impl Shadows {
         SLOTS * size_of::<AtomicU64>() + CLASSES * size_of::<Shadow>() + size_of::<Table>()
     }
 
-    /// Switches it on or off. Its memory stays when it is off. Returns true if it was taken now.
+    /// Switches it on, without what was noted before, or off. Its memory stays when it is off.
+    /// Returns true if it was taken now.
     pub(crate) fn switch(&self, is_on: bool) -> bool {
         let mut is_new = false;
         if is_on {
-            self.table.get_or_init(|| {
+            let table = self.table.get_or_init(|| {
                 is_new = true;
                 Box::new(Table::new())
             });
+            if !self.is_on.load(Ordering::Relaxed) {
+                table.slots.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
+            }
         }
         self.is_on.store(is_on, Ordering::Relaxed);
         is_new
@@ -124,7 +130,7 @@ impl Shadows {
         let shadow = &table.classes[(noted >> SEQUENCE_BITS) as usize % CLASSES];
         let since = shadow.evicted.load(Ordering::Relaxed).wrapping_sub(noted as u32) & SEQUENCE;
         if since <= shadow.reach.load(Ordering::Relaxed) {
-            shadow.hits.fetch_add(ONE_IN.into(), Ordering::Relaxed);
+            shadow.hits.fetch_add(shadow.worth.load(Ordering::Relaxed).into(), Ordering::Relaxed);
         }
     }
 
@@ -133,9 +139,10 @@ impl Shadows {
     pub(crate) fn hits(&self, class: u8, chunk_bytes: u32, step_bytes: u64) -> u64 {
         let Some(table) = self.table.get() else { return 0 };
         let shadow = &table.classes[usize::from(class)];
-        let keys = step_bytes / u64::from(chunk_bytes.max(1)) / u64::from(ONE_IN);
-        let reach = u32::try_from(keys).unwrap_or(SEQUENCE).clamp(1, SEQUENCE);
-        shadow.reach.store(reach, Ordering::Relaxed);
+        let keys = u32::try_from(step_bytes / u64::from(chunk_bytes.max(1))).unwrap_or(SEQUENCE);
+        // One key of the sample follows as many others: where a slab holds fewer, each counts less.
+        shadow.worth.store(keys.clamp(1, ONE_IN), Ordering::Relaxed);
+        shadow.reach.store((keys / ONE_IN).clamp(1, SEQUENCE), Ordering::Relaxed);
         shadow.hits.load(Ordering::Relaxed)
     }
 }
@@ -188,6 +195,17 @@ mod tests {
     }
 
     #[test]
+    fn a_hit_of_a_slab_that_holds_few_keys_counts_for_few() {
+        let shadows = on();
+        let key = sampled().next().expect("a key");
+        let hits = || shadows.hits(3, 1 << 19, 4 << 20);
+        assert_eq!(hits(), 0);
+        shadows.note_eviction(key, 3);
+        shadows.note_miss(key);
+        assert_eq!(hits(), 8, "a slab of 4 MiB holds 8 chunks of 512 KiB");
+    }
+
+    #[test]
     fn numbers_of_evictions_begin_anew() {
         let shadows = on();
         let table = shadows.table.get().expect("it is on");
@@ -210,5 +228,10 @@ mod tests {
         shadows.switch(true);
         shadows.note_miss(key);
         assert_eq!(hits(&shadows), 0);
+        shadows.note_eviction(key, 3);
+        shadows.switch(false);
+        shadows.switch(true);
+        shadows.note_miss(key);
+        assert_eq!(hits(&shadows), 0, "what was noted before it was off");
     }
 }

@@ -314,6 +314,8 @@ impl Candidate {
                 let State::Begins(reading) = &mut self.state else { return None };
                 let records = std::mem::take(&mut reading.records);
                 self.state = State::Leads;
+                // Not again by this one, whatever an etcd that was restored says.
+                self.at_least = self.at_least.max(term.saturating_add(1));
                 self.leader = Some(Contender { term, ..self.own.clone() });
                 Some(Event::Begun { term, records, guard })
             }

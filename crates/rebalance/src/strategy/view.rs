@@ -176,7 +176,10 @@ impl History {
         for class in &mut classes {
             let before = self.hits.get(&class.number).copied().unwrap_or(0);
             hits.insert(class.number, class.counts.hits.checked_sub(before).unwrap_or(class.counts.hits));
-            class.counts = class.counts.since(last.get(&class.number).copied().unwrap_or_default());
+            // Hits in the shadow of a number are those of all classes that had it.
+            let shadow_hits = class.counts.shadow_hits;
+            let new = || Counts { shadow_hits, ..Counts::default() };
+            class.counts = class.counts.since(last.get(&class.number).copied().unwrap_or_else(new));
             if class.counts.evictions > 0 {
                 self.hold_off.remove(&class.number);
             }
