@@ -133,6 +133,17 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_are_not_answered_do_not_pile_up() {
+        let mut hold = Hold::of(&holding(100, 80, 0));
+        (1..1_000).for_each(|sequence| hold.send((1, sequence), 200));
+        assert_eq!((hold.sent.len(), hold.held()), (1, 200));
+        hold.send((1, 1_000), 120);
+        assert_eq!((hold.sent.len(), hold.held()), (2, 200), "the larger one may be under way");
+        hold.confirm(&holding(120, 90, 1_000), 1);
+        assert_eq!((hold.held(), hold.is_open()), (120, false));
+    }
+
+    #[test]
     fn memory_that_a_lowered_limit_has_not_freed_counts() {
         let mut hold = Hold::of(&holding(100, 100, 0));
         hold.send((1, 1), 50);
