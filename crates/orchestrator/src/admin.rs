@@ -4,9 +4,7 @@
 //! If there is a token, each request must show it, but for `/healthz` and the page.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -14,11 +12,10 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use page::{Asked, Outcome, Page, PoolOutcome};
+use page::{Asked, Outcome, Page, Patient, PoolOutcome};
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
 use crate::ask::PoolCurve;
 use crate::decide::{Decided, DecidedPool, Move};
@@ -29,8 +26,6 @@ use crate::shared::Shared;
 
 /// Connections of operators at the same time: others wait, so that agents find room.
 const MOST_CONNECTIONS: usize = 64;
-/// A connection on which nothing comes or goes is closed after this time.
-const LONGEST_SILENCE: std::time::Duration = std::time::Duration::from_secs(75);
 
 /// Accepts while there are places.
 struct Bounded {
@@ -38,84 +33,19 @@ struct Bounded {
     places: Arc<Semaphore>,
 }
 
-/// A connection with its place, which it loses if nothing comes or goes for a while.
-struct Placed {
-    stream: TcpStream,
-    _place: Option<OwnedSemaphorePermit>,
-    silent: Pin<Box<tokio::time::Sleep>>,
-}
-
-impl Placed {
-    fn new(stream: TcpStream, place: Option<OwnedSemaphorePermit>) -> Self {
-        Self { stream, _place: place, silent: Box::pin(tokio::time::sleep(LONGEST_SILENCE)) }
-    }
-
-    /// The outcome of an attempt to read or to write, or an error if the time is over.
-    fn in_time<T>(
-        &mut self,
-        context: &mut std::task::Context<'_>,
-        attempt: Poll<std::io::Result<T>>,
-    ) -> Poll<std::io::Result<T>> {
-        if attempt.is_ready() {
-            self.silent.as_mut().reset(tokio::time::Instant::now() + LONGEST_SILENCE);
-            return attempt;
-        }
-        match self.silent.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(std::io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
 impl axum::serve::Listener for Bounded {
-    type Io = Placed;
+    type Io = Patient<TcpStream>;
     type Addr = std::net::SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         // The semaphore is never closed.
         let place = Arc::clone(&self.places).acquire_owned().await.ok();
         let (stream, address) = axum::serve::Listener::accept(&mut self.listener).await;
-        (Placed::new(stream, place), address)
+        (Patient::new(stream, place), address)
     }
 
     fn local_addr(&self) -> std::io::Result<Self::Addr> {
         self.listener.local_addr()
-    }
-}
-
-impl AsyncRead for Placed {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        self.in_time(context, read)
-    }
-}
-
-impl AsyncWrite for Placed {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.in_time(context, written)
-    }
-
-    fn poll_flush(
-        mut self: Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(
-        mut self: Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 

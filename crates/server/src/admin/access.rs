@@ -40,7 +40,7 @@ pub(super) struct Caller {
 
 impl Connected<IncomingStream<'_, PatientListener>> for Caller {
     fn connect_info(stream: IncomingStream<'_, PatientListener>) -> Self {
-        let io = stream.io();
+        let io = stream.io().get_ref();
         Self {
             address: *stream.remote_addr(),
             local: io.local_address(),

@@ -12,18 +12,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use frontend::shared::Shared;
+use page::Patient;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 32;
-/// Longest time for which a connection may stay without a byte in either direction.
-const PATIENCE: Duration = Duration::from_secs(75);
-
 /// Longest time that a handshake may take.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -33,8 +30,8 @@ pub(super) struct PatientListener {
     shared: Arc<Shared>,
     places: Arc<Semaphore>,
     /// The connections whose handshake is complete.
-    opened: mpsc::Receiver<(PatientStream, SocketAddr)>,
-    opening: mpsc::Sender<(PatientStream, SocketAddr)>,
+    opened: mpsc::Receiver<(Patient<Transport>, SocketAddr)>,
+    opening: mpsc::Sender<(Patient<Transport>, SocketAddr)>,
 }
 
 impl PatientListener {
@@ -62,24 +59,24 @@ async fn next(
 }
 
 impl axum::serve::Listener for PatientListener {
-    type Io = PatientStream;
+    type Io = Patient<Transport>;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (PatientStream, SocketAddr) {
+    async fn accept(&mut self) -> (Patient<Transport>, SocketAddr) {
         loop {
             let (stream, peer, place) = tokio::select! {
                 Some(opened) = self.opened.recv() => return opened,
                 next = next(&self.socket, &self.places) => next,
             };
             let Some(tls) = self.shared.admin_tls.get() else {
-                return (PatientStream::new(Transport::Plain(stream), place), peer);
+                return (Patient::new(Transport::Plain(stream), place), peer);
             };
             let opening = self.opening.clone();
             let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
             tokio::spawn(async move {
                 match tokio::time::timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await {
                     Ok(Ok(stream)) => {
-                        let stream = PatientStream::new(Transport::Tls(Box::new(stream)), place);
+                        let stream = Patient::new(Transport::Tls(Box::new(stream)), place);
                         let _ = opening.send((stream, peer)).await;
                     }
                     Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS with an operator has failed."),
@@ -95,7 +92,7 @@ impl axum::serve::Listener for PatientListener {
 }
 
 /// The transport of a connection.
-enum Transport {
+pub(super) enum Transport {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -110,80 +107,54 @@ macro_rules! forward {
     };
 }
 
-/// A connection that fails when nothing happens on it for too long.
-pub(super) struct PatientStream {
-    stream: Transport,
-    deadline: Pin<Box<Sleep>>,
-    _place: Option<OwnedSemaphorePermit>,
-}
-
-impl PatientStream {
-    fn new(stream: Transport, place: Option<OwnedSemaphorePermit>) -> Self {
-        Self { stream, deadline: Box::pin(tokio::time::sleep(PATIENCE)), _place: place }
-    }
-
+impl Transport {
     /// Returns whether the connection is encrypted.
     pub(super) fn is_tls(&self) -> bool {
-        matches!(self.stream, Transport::Tls(_))
+        matches!(self, Self::Tls(_))
     }
 
     /// Returns the address to which the client has connected.
     pub(super) fn local_address(&self) -> Option<SocketAddr> {
-        let socket = match &self.stream {
-            Transport::Plain(stream) => stream,
-            Transport::Tls(stream) => stream.get_ref().0,
+        let socket = match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
         };
         socket.local_addr().ok()
     }
 
     /// Returns whether the client has presented a certificate, which was verified.
     pub(super) fn is_verified(&self) -> bool {
-        match &self.stream {
-            Transport::Plain(_) => false,
-            Transport::Tls(stream) => stream.get_ref().1.peer_certificates().is_some(),
-        }
-    }
-
-    /// Passes on the result of an attempt: a success moves the deadline, and waiting past it is a
-    /// failure.
-    fn judge<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if result.is_ready() {
-            self.deadline.as_mut().reset(Instant::now() + PATIENCE);
-            return result;
-        }
-        match self.deadline.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(stream) => stream.get_ref().1.peer_certificates().is_some(),
         }
     }
 }
 
-impl AsyncRead for PatientStream {
+impl AsyncRead for Transport {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let result = forward!(self.stream, poll_read(context, buffer));
-        self.judge(context, result)
+        forward!(*self, poll_read(context, buffer))
     }
 }
 
-impl AsyncWrite for PatientStream {
+impl AsyncWrite for Transport {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let result = forward!(self.stream, poll_write(context, bytes));
-        self.judge(context, result)
+        forward!(*self, poll_write(context, bytes))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        forward!(self.stream, poll_flush(context))
+        forward!(*self, poll_flush(context))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        forward!(self.stream, poll_shutdown(context))
+        forward!(*self, poll_shutdown(context))
     }
 }
