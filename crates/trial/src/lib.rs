@@ -16,6 +16,7 @@
 //! | [`lookaside`] | tenants that read through a cache from backends of limited rate |
 //! | [`demo`] | three tenants of one server, and the memory that moves between them |
 //! | [`served`] | a server as a child process, for trials and tests |
+//! | [`orchestrated`] | an orchestrator as a child process, for the same |
 //! | [`command`] | `millpond bench check`, `soak` and `attack`; `millpond demo` |
 
 #![forbid(unsafe_code)]
@@ -25,5 +26,6 @@ pub mod check;
 pub mod command;
 pub mod demo;
 pub mod lookaside;
+pub mod orchestrated;
 pub mod served;
 pub mod soak;

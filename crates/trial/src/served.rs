@@ -341,7 +341,7 @@ fn settle(table: &mut toml::Table, name: &str, ports: &mut BTreeMap<String, u16>
     let mut address = parsed.with_context(|| format!("{name}: `{text}` is not a TCP address"))?;
     if address.port() == 0 {
         if !ports.contains_key(name) {
-            let port = free_port(ports)?;
+            let port = free_port_beside(ports)?;
             ports.insert(name.to_owned(), port);
         }
         address.set_port(ports.get(name).copied().unwrap_or_default());
@@ -350,8 +350,16 @@ fn settle(table: &mut toml::Table, name: &str, ports: &mut BTreeMap<String, u16>
     Ok(address)
 }
 
-/// A port on which nobody listens at this moment.
-fn free_port(taken: &BTreeMap<String, u16>) -> Result<u16> {
+/// Returns a port of the loopback interface on which nobody listens at this moment, below those
+/// that the kernel gives to clients.
+///
+/// # Errors
+/// If none is found.
+pub fn free_port() -> Result<u16> {
+    free_port_beside(&BTreeMap::new())
+}
+
+fn free_port_beside(taken: &BTreeMap<String, u16>) -> Result<u16> {
     let mut rng = base::rng::seeded(base::rng::entropy_seed());
     let mut tries = (0..1_000).map(|_| PORTS.start + (rng.next_u64() % PORTS.len() as u64) as u16);
     let is_free = |port: &u16| {

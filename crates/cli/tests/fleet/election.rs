@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use base::Clock;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::etcd::Cluster;
@@ -19,13 +19,13 @@ impl Orchestrator {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        self.0.signal(signal).expect("it runs");
     }
 
     /// The state, and the number of rounds.
     fn state(&self) -> (Value, u64) {
         let state: Value = serde_json::from_str(&self.fleet(&["status", "--json"])).expect("JSON");
-        let url = format!("http://{}/metrics", self.admin);
+        let url = format!("http://{}/metrics", self.0.admin());
         let metrics = ureq::get(url).call().expect("it answers").body_mut().read_to_string().expect("text");
         let rounds = metrics.lines().find_map(|line| line.strip_prefix("millpond_fleet_rounds_total "));
         (state, rounds.and_then(|count| count.parse().ok()).expect("a count"))
@@ -100,7 +100,7 @@ fn rounds_go_on_without_the_leader_and_without_a_member_of_etcd() {
 
     // One that ends in order hands over at once.
     first.signal(Signal::TERM);
-    assert!(first.child.wait().expect("it ends").success());
+    assert!(first.0.wait().expect("it ends").success());
     leads(&second, term, "the leader ended in order");
     drop(servers);
 }

@@ -4,23 +4,19 @@ mod election;
 mod etcd;
 mod network;
 
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use trial::orchestrated::Orchestrated;
 use trial::served::Served;
 
 const MILLPOND: &str = env!("CARGO_BIN_EXE_millpond");
 
-/// An orchestrator. Dropping it kills it.
-struct Orchestrator {
-    child: Child,
-    admin: String,
-}
+/// An orchestrator of servers with this memory, and short periods.
+struct Orchestrator(Orchestrated);
 
 impl Orchestrator {
     fn start(listen: u16, kept: &[&str]) -> Self {
@@ -28,27 +24,16 @@ impl Orchestrator {
     }
 
     fn start_at(listen: &str, kept: &[&str]) -> Self {
-        let admin = format!("127.0.0.1:{}", free_port());
-        let mut child = Command::new(MILLPOND)
-            .args(["orchestrate", "--memory", "128MiB", "--period", "200ms", "--lease", "2s"])
-            .args(["--listen", listen, "--admin", &admin])
-            .args(kept)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("an orchestrator");
-        let mut said = String::new();
-        let output = child.stdout.take().expect("its output");
-        BufReader::new(output).read_line(&mut said).expect("a line");
-        assert!(said.starts_with("Agents register at "), "{said}");
-        Self { child, admin }
+        let flags = ["--memory", "128MiB", "--period", "200ms", "--lease", "2s"];
+        let started = Orchestrated::start(Path::new(MILLPOND), listen, &[&flags, kept].concat());
+        Self(started.expect("an orchestrator"))
     }
 
     fn fleet(&self, arguments: &[&str]) -> String {
         let output = Command::new(MILLPOND)
             .arg("fleet")
             .args(arguments)
-            .args(["--orchestrator", &self.admin])
+            .args(["--orchestrator", self.0.admin()])
             .output()
             .expect("it runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -79,15 +64,8 @@ impl Orchestrator {
     }
 }
 
-impl Drop for Orchestrator {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port()
+    trial::served::free_port().expect("a port")
 }
 
 fn server(name: &str, orchestrators: &[u16]) -> Served {

@@ -90,7 +90,7 @@ fn server(program: &Path, name: &str, address: &str, orchestrator: &str, token: 
 /// The state of the fleet: names with whether each answers; and what all can have, in bytes.
 fn state(orchestrator: &Orchestrator) -> (Vec<(String, bool)>, u64) {
     let output = Command::new(MILLPOND)
-        .args(["fleet", "status", "--json", "--orchestrator", &orchestrator.admin])
+        .args(["fleet", "status", "--json", "--orchestrator", orchestrator.0.admin()])
         .env("MILLPOND_FLEET_TOKEN", TOKEN)
         .output()
         .expect("it runs");

@@ -6,15 +6,14 @@
 mod browser;
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
 use base::rng::{RngExt as _, seeded};
 use browser::Browser;
 use trial::lookaside::{Keys, Load, Tenant, Wire};
-use trial::served::Served;
+use trial::orchestrated::Orchestrated;
+use trial::served::{Served, free_port};
 
 const MILLPOND: &str = env!("CARGO_BIN_EXE_millpond");
 /// Keys that the tenants ask for: more memory is of use to the first two alone.
@@ -64,47 +63,27 @@ fn busy_server() -> (Served, Load) {
     (served, Load::start(tenants.into()).expect("a load"))
 }
 
-/// An orchestrator. Dropping it kills it.
+/// An orchestrator, and the addresses of agents and of the page.
 struct Orchestrator {
-    child: Child,
-    listen: u16,
+    _process: Orchestrated,
+    listen: String,
     admin: String,
 }
 
 impl Orchestrator {
     fn start(memory: &str) -> Self {
-        let (listen, admin) = (free_port(), format!("127.0.0.1:{}", free_port()));
-        let mut child = Command::new(MILLPOND)
-            .args(["orchestrate", "--memory", memory, "--node", "rack-7=256MiB"])
-            .args(["--period", "500ms", "--lease", "5s"])
-            .args(["--listen", &format!("127.0.0.1:{listen}"), "--admin", &admin])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("an orchestrator");
-        let mut said = String::new();
-        let output = child.stdout.take().expect("its output");
-        BufReader::new(output).read_line(&mut said).expect("a line");
-        Self { child, listen, admin: format!("http://{admin}") }
+        let listen = format!("127.0.0.1:{}", free_port().expect("a port"));
+        let flags = ["--memory", memory, "--node", "rack-7=256MiB", "--period", "500ms", "--lease", "5s"];
+        let process = Orchestrated::start(Path::new(MILLPOND), &listen, &flags).expect("an orchestrator");
+        Self { admin: format!("http://{}", process.admin()), listen, _process: process }
     }
-}
-
-impl Drop for Orchestrator {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port()
 }
 
 fn led_server(name: &str, node: &str, memory: &str, orchestrator: &Orchestrator) -> Served {
     let config = format!(
         "memory = \"{memory}\"\nmax_memory = \"96MiB\"\nthreads = 1\n[watch]\ncurve_keys = 1024\ncurve_one_in = 4\n\
          [[listener]]\nname = \"main\"\n\
-         [fleet]\norchestrators = [\"127.0.0.1:{}\"]\nname = \"{name}\"\nnode = \"{node}\"\n",
+         [fleet]\norchestrators = [\"{}\"]\nname = \"{name}\"\nnode = \"{node}\"\n",
         orchestrator.listen
     );
     Served::start(Path::new(MILLPOND), &config).expect("a server")
@@ -268,7 +247,7 @@ fn five_hundred_tenants_are_searched_and_sorted() {
     let orchestrator = Orchestrator::start("512MiB");
     let mut config = format!(
         "memory = \"256MiB\"\nmax_memory = \"512MiB\"\nthreads = 1\n[[listener]]\nname = \"main\"\ntenant = \"tenant-000\"\n\
-         [fleet]\norchestrators = [\"127.0.0.1:{}\"]\nname = \"many\"\nnode = \"here\"\n",
+         [fleet]\norchestrators = [\"{}\"]\nname = \"many\"\nnode = \"here\"\n",
         orchestrator.listen
     );
     for number in 0..500 {

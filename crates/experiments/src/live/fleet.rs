@@ -1,15 +1,14 @@
 //! Four servers of a tenant each, which an orchestrator leads by their agents: the paper's several
 //! instances (L4). First with equal memory and without an orchestrator, then with one.
 
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use base::ByteSize;
 use serde_json::{Value, json};
 use trial::lookaside::{Load, Tenant, Wire};
-use trial::served::Served;
+use trial::orchestrated::Orchestrated;
+use trial::served::{Served, free_port};
 
 use super::tenants::{Course, EQUAL_SECS, MOVED_SECS, SYNTHETIC, Scene, tell, watch};
 use crate::report::{Criterion, Report};
@@ -33,52 +32,19 @@ pub(super) const L4: Experiment = Experiment {
 /// The time in which an orchestrator must answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An orchestrator as a process. Dropping it kills it.
-pub(super) struct Orchestrated {
-    child: Child,
-    admin: String,
-    http: ureq::Agent,
+/// Starts an orchestrator of the scene.
+pub(super) fn orchestrator(listen: u16, memory: ByteSize, scene: &Scene) -> Result<Orchestrated> {
+    let least = format!("{:.0}", 100.0 * scene.least_part * scene.names.len() as f64);
+    let memory = memory.exact();
+    let flags = ["--policy", "exact-throughput", "--least-share-percent", &least, "--memory", &memory];
+    Orchestrated::start(&Served::own_program()?, &format!("127.0.0.1:{listen}"), &flags)
 }
 
-impl Orchestrated {
-    pub(super) fn start(listen: u16, memory: ByteSize, scene: &Scene) -> Result<Self> {
-        let least = 100.0 * scene.least_part * scene.names.len() as f64;
-        let admin = format!("127.0.0.1:{}", free_port()?);
-        let child = Command::new(Served::own_program()?)
-            .args([
-                "orchestrate",
-                "--policy",
-                "exact-throughput",
-                "--least-share-percent",
-                &format!("{least:.0}"),
-            ])
-            .args(["--listen", &format!("127.0.0.1:{listen}"), "--admin", &admin])
-            .args(["--memory", &memory.exact()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("starting an orchestrator")?;
-        let http = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build().new_agent();
-        Ok(Self { child, admin, http })
-    }
-
-    pub(super) fn fleet(&self) -> Result<Value> {
-        let mut answer = self.http.get(format!("http://{}/fleet.json", self.admin)).call()?;
-        serde_json::from_str(&answer.body_mut().read_to_string()?).context("reading /fleet.json")
-    }
-}
-
-impl Drop for Orchestrated {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A port that is free now.
-pub(super) fn free_port() -> Result<u16> {
-    let socket = TcpListener::bind("127.0.0.1:0").context("finding a free port")?;
-    Ok(socket.local_addr()?.port())
+/// The state of the fleet.
+fn state(orchestrator: &Orchestrated) -> Result<Value> {
+    let http = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build().new_agent();
+    let mut answer = http.get(format!("http://{}/fleet.json", orchestrator.admin())).call()?;
+    serde_json::from_str(&answer.body_mut().read_to_string()?).context("reading /fleet.json")
 }
 
 fn config(scene: &Scene, name: &str, memory: ByteSize, orchestrator: u16) -> String {
@@ -109,7 +75,7 @@ fn measure(context: &Context, scene: &Scene, report: &mut Report) -> Result<()> 
     let load = Load::start(tenants.collect::<Result<_>>()?)?;
     let all = f64::from(EQUAL_SECS + MOVED_SECS);
     let equal = watch(&load, EQUAL_SECS, |second| context.progress(f64::from(second) / all))?;
-    let orchestrator = Orchestrated::start(port, memory, scene)?;
+    let orchestrator = orchestrator(port, memory, scene)?;
     let (moved, fleet) = watch_led(context, &load, &orchestrator, (memory, 1.0), report)?;
     load.stop()?;
     tell(report, scene, (&equal, &moved), &as_decisions(&fleet, memory));
@@ -129,8 +95,7 @@ pub(super) fn watch_led(
     let mut most_held = 0.0_f64;
     let moved = watch(load, MOVED_SECS, |second| {
         context.progress(f64::from(EQUAL_SECS + second) / all);
-        // It may not have begun to listen.
-        let fleet = orchestrator.fleet().unwrap_or_default();
+        let fleet = state(orchestrator).unwrap_or_default();
         let held = fleet["nodes"][0]["held_bytes"].as_f64().unwrap_or(0.0);
         most_held = most_held.max(held / memory.as_u64() as f64);
     })?;
@@ -139,7 +104,7 @@ pub(super) fn watch_led(
             .decimals(4)
             .at_most(most),
     );
-    Ok((moved, orchestrator.fleet()?))
+    Ok((moved, state(orchestrator)?))
 }
 
 /// The state of a fleet of servers with a pool each, as a server's own decisions are written.

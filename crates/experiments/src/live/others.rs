@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use base::ByteSize;
 use trial::lookaside::{Keys, Load, Tenant, Wire};
-use trial::served::Served;
+use trial::served::{Served, free_port};
 
-use super::fleet::{Orchestrated, as_decisions, free_port, watch_led};
+use super::fleet::{as_decisions, orchestrator, watch_led};
 use super::tenants::{EQUAL_SECS, MOVED_SECS, Scene, replay, tell, watch};
 use crate::report::{Criterion, Report};
 use crate::{Context, Experiment, OURS};
@@ -135,7 +135,7 @@ fn measure(context: &Context, scene: &Scene, report: &mut Report) -> Result<()> 
     let all = f64::from(EQUAL_SECS + MOVED_SECS);
     let equal = watch(&load, EQUAL_SECS, |second| context.progress(f64::from(second) / all))?;
     let port = free_port()?;
-    let orchestrator = Orchestrated::start(port, memory, scene)?;
+    let orchestrator = orchestrator(port, memory, scene)?;
     let agents = scene.names.iter().zip(&ports).enumerate();
     let agents: Vec<Process> = agents
         .map(|(number, (name, &at))| Process::agent(wire(number), name, at, port))
