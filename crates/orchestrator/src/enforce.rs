@@ -16,48 +16,47 @@ const CHUNK_PART: u64 = 64;
 const FILLED_PART: u64 = 8;
 
 impl Fleet {
-    /// Asks again those that have not answered an earlier request, so that it is known what they
-    /// have: for nothing beyond what they can have already.
-    pub(crate) fn repeat(&mut self, now: Nanos) -> Vec<Call> {
-        let open = self.members.iter().filter(|(_, member)| member.is_present && member.hold.is_open());
-        let open: Vec<(Key, u64)> = open
-            .map(|(key, member)| {
-                let target = member.target.unwrap_or(member.hold.limit());
-                (key.clone(), target.min(member.hold.held()))
-            })
-            .collect();
-        let repeated = open.into_iter().filter_map(|(key, limit)| {
-            let mut held = self.held(&self.members.get(&key)?.instance.node);
-            self.resize(&key, limit, &mut held, now)
+    /// Asks again those of a node that have not answered an earlier request, so that it is known
+    /// what they have: for nothing beyond what they can have already.
+    pub(crate) fn repeat(&mut self, node: &str, now: Nanos) -> Vec<Call> {
+        let open = self.members.on(node).filter(|(_, member)| member.is_present && member.hold.is_open());
+        let limits = open.map(|(key, member)| {
+            let target = member.target.unwrap_or(member.hold.limit());
+            (key.clone(), target.min(member.hold.held()))
         });
-        repeated.collect()
+        let limits = limits.collect();
+        self.resize_all(node, limits, now)
     }
 
     /// Brings the limits of a node nearer to those that were decided: lowers those of donors as far
     /// as receivers have filled what they have, and raises those of receivers by what nobody can
     /// have.
     pub(crate) fn advance(&mut self, node: &str, now: Nanos) -> Vec<Call> {
-        let mut held = self.held(node);
-        let steps = self.steps(node, held, now).into_iter();
-        steps.filter_map(|(key, limit)| self.resize(&key, limit, &mut held, now)).collect()
+        let limits = self.steps(node, now);
+        self.resize_all(node, limits, now)
     }
 
     /// Tells instances of a node whose limit stays that their pools are to have other parts of it.
     /// Once in a round is enough: this looks at all pools.
     pub(crate) fn share_out(&mut self, node: &str, now: Nanos) -> Vec<Call> {
-        let mut held = self.held(node);
         let others = self.members.on(node).filter(|(_, member)| {
             member.is_present && !member.hold.is_open() && member.target.is_some() && member.grants_differ()
         });
-        let others: Vec<(Key, u64)> =
-            others.map(|(key, member)| (key.clone(), member.hold.limit())).collect();
-        let told = others.into_iter();
-        told.filter_map(|(key, limit)| self.resize(&key, limit, &mut held, now)).collect()
+        let limits = others.map(|(key, member)| (key.clone(), member.hold.limit())).collect();
+        self.resize_all(node, limits, now)
+    }
+
+    fn resize_all(&mut self, node: &str, limits: Vec<(Key, u64)>, now: Nanos) -> Vec<Call> {
+        if limits.is_empty() {
+            return Vec::new();
+        }
+        let mut held = self.held(node);
+        limits.into_iter().filter_map(|(key, limit)| self.resize(&key, limit, &mut held, now)).collect()
     }
 
     /// The limits of a node that are to be changed now.
-    fn steps(&self, node: &str, held: u64, now: Nanos) -> Vec<(Key, u64)> {
-        let memory = self.memory(node);
+    fn steps(&self, node: &str, now: Nanos) -> Vec<(Key, u64)> {
+        let (memory, held) = (self.memory(node), self.held(node));
         let chunk = (memory / CHUNK_PART).max(1);
         let mut free = memory.saturating_sub(held);
         #[cfg(test)]

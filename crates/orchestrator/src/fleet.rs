@@ -467,8 +467,9 @@ impl Fleet {
                 }
             }
         }
-        let mut calls = self.repeat(now);
+        let mut calls = Vec::new();
         for node in &nodes {
+            calls.extend(self.repeat(node, now));
             calls.extend(self.advance(node, now));
             calls.extend(self.share_out(node, now));
         }
