@@ -13,6 +13,17 @@ function saving(n) {
   return (few < 0 ? "to add " : "to save ") + count(Math.abs(few)) + " misses a second";
 }
 
+// A decision as the views show it, of the JSON in which a server or an orchestrator tells it. `ratiosOf` names the miss ratios of a pool.
+export function decisionOf(made, ratiosOf) {
+  const of = made.outcome || {};
+  return {
+    number: made.number, at: made.at_secs, policy: made.policy, node: made.node, dryRun: made.dry_run, curves: made.curves, movesCount: made.moves_count, movedBytes: made.moved_bytes,
+    predicted: of.predicted_saved_misses_per_sec, measured: of.measured_saved_misses_per_sec,
+    moves: made.moves.map(move => ({ ...move, saved: move.saved_misses_per_sec })),
+    pools: (made.pools || []).map(pool => ({ name: pool.name, before: pool.before_bytes, granted: pool.granted_bytes, ...ratiosOf(pool) })),
+  };
+}
+
 export function outcomeWords(decision) {
   const { predicted, measured } = decision;
   if (predicted == null) return "No miss ratio was predicted.";

@@ -1,5 +1,6 @@
 // The page of an orchestrator: its fleet as the model that the views show.
 import { start, read, poolLink } from "./app.js";
+import { decisionOf } from "./decisions.js";
 import { make } from "./dom.js";
 import { bytes, count, percent, span } from "./format.js";
 
@@ -35,15 +36,7 @@ function machine(node) {
   };
 }
 
-function decision(made) {
-  const of = made.outcome || {};
-  return {
-    number: made.number, at: made.at_secs, policy: made.policy, node: made.node, curves: made.curves, movesCount: made.moves_count, movedBytes: made.moved_bytes,
-    predicted: of.predicted_saved_misses_per_sec, measured: of.measured_saved_misses_per_sec,
-    moves: made.moves.map(move => ({ ...move, saved: move.saved_misses_per_sec })),
-    pools: (made.pools || []).map(pool => ({ name: pool.name, before: pool.before_bytes, granted: pool.granted_bytes, missed: pool.missed, expected: pool.expected, since: pool.missed_since })),
-  };
-}
+const decision = made => decisionOf(made, pool => ({ missed: pool.missed, expected: pool.expected, since: pool.missed_since }));
 
 async function poll() {
   const [now, made] = await Promise.all([read("/fleet.json"), read("/decisions.json?brief=true")]);

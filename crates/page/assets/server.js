@@ -1,5 +1,6 @@
 // The page of a server: its own figures as the model that the views show.
 import { start, read, poolLink } from "./app.js";
+import { decisionOf } from "./decisions.js";
 import { make } from "./dom.js";
 import { bytes, count, percent, several, span } from "./format.js";
 
@@ -89,15 +90,7 @@ function policy(made) {
   return { text, idle: "Nothing was moved.", error: made.prediction_error, predictions: made.predictions };
 }
 
-function decision(made) {
-  const of = made.outcome || {};
-  return {
-    number: made.number, at: made.at_secs, policy: made.policy, dryRun: made.dry_run, curves: made.curves, movesCount: made.moves_count, movedBytes: made.moved_bytes,
-    predicted: of.predicted_saved_misses_per_sec, measured: of.measured_saved_misses_per_sec,
-    moves: made.moves.map(move => ({ ...move, saved: move.saved_misses_per_sec })),
-    pools: (made.pools || []).map(pool => ({ name: pool.name, before: pool.before_bytes, granted: pool.granted_bytes, missed: pool.miss_ratio, expected: pool.expected_miss_ratio, since: pool.miss_ratio_since })),
-  };
-}
+const decision = made => decisionOf(made, pool => ({ missed: pool.miss_ratio, expected: pool.expected_miss_ratio, since: pool.miss_ratio_since }));
 
 async function poll() {
   const [now, made] = await Promise.all([read("/stats.json?detailed="), read("/decisions.json?brief=true")]);
