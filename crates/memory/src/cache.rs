@@ -32,7 +32,6 @@ use crate::room::search::Room;
 use crate::share::sharing::Sharing;
 use crate::sizing::Range;
 use crate::stores::SharesMemory;
-use crate::strategy::Strategy;
 use crate::tail::Structures;
 use crate::touch::touched::Touched;
 use crate::tune::Tuner;
@@ -373,7 +372,7 @@ impl Cache {
             pool.upkeep.note_tuning();
         }
         *pool.tuner.lock() = config.tuning.map(|tuning| Box::new(Tuner::new(tuning, self.core.now())));
-        let has_shadows = matches!(pool.rebalancer.get_mut().strategy(), Strategy::HillClimbing(_));
+        let has_shadows = pool.rebalancer.get_mut().strategy().needs_shadows();
         pool.shadows.switch(has_shadows);
         self.core.ledger.charge(Part::Fixed, pool.fixed_bytes());
         self.core.pools.add(pool);

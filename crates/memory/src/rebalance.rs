@@ -117,8 +117,7 @@ impl Cache {
     /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::OutOfMemory`] if held items keep the cache from
     /// making room for shadow queues.
     pub fn set_pool_strategy(&self, pool: PoolId, strategy: Strategy) -> Result<(), Error> {
-        let has_shadows = matches!(strategy, Strategy::HillClimbing(_));
-        self.core().watch_shadows(pool, has_shadows)?;
+        self.core().watch_shadows(pool, strategy.needs_shadows())?;
         let pool = self.core().pool(pool)?;
         pool.upkeep.set_waits_for_failures(strategy == Strategy::OnFailures);
         pool.rebalancer.lock().set_strategy(strategy);

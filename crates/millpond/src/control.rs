@@ -390,7 +390,7 @@ impl Controller {
                 miss_cost: seen.miss_cost,
                 predicted: last.and_then(|last| last.prediction(pool.slab_bytes)),
                 expected: seen.expected(last.map(|last| last.slab_bytes), granted_bytes),
-                curve: seen.shared_curve(),
+                curve: seen.known_curve(),
             }
         });
         told.collect()

@@ -146,6 +146,11 @@ impl Strategy {
         })
     }
 
+    /// Returns whether it goes by hits in shadow queues, which somebody must keep then.
+    pub fn needs_shadows(&self) -> bool {
+        matches!(self, Self::HillClimbing(_))
+    }
+
     /// Rounds for which a class that has received a slab cannot be a victim.
     fn hold_off_rounds(&self) -> u32 {
         match self {
@@ -225,7 +230,7 @@ impl Rebalancer {
         self.history.end(pool, decided.is_some() || resets_hits);
         if let Some(Move { victim, receiver: Some(receiver), .. }) = decided {
             self.history.hold_off(receiver, self.strategy.hold_off_rounds());
-            if matches!(self.strategy, Strategy::HillClimbing(_)) {
+            if self.strategy.needs_shadows() {
                 self.credits.pay(victim, receiver);
             }
         }

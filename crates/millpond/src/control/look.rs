@@ -96,12 +96,7 @@ impl Seen {
     }
 
     /// The curve, if it was learnt from reads enough.
-    pub(super) fn known_curve(self) -> Option<MissRatioCurve> {
-        self.is_known.then(|| Arc::unwrap_or_clone(self.pool.curve))
-    }
-
-    /// The same, shared.
-    pub(super) fn shared_curve(&self) -> Option<Arc<MissRatioCurve>> {
+    pub(super) fn known_curve(&self) -> Option<Arc<MissRatioCurve>> {
         self.is_known.then(|| Arc::clone(&self.pool.curve))
     }
 

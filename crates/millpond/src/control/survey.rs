@@ -1,5 +1,6 @@
 //! The pools of a cache for somebody else who decides: an orchestrator of several caches.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use curve::MissRatioCurve;
@@ -35,7 +36,7 @@ pub struct PoolSurvey {
     /// The mean cost of a miss, as configured or learnt.
     pub miss_cost: Option<Duration>,
     /// Its curve by bytes of slabs, for the policy in use; `None`: it is not known yet.
-    pub curve: Option<MissRatioCurve>,
+    pub curve: Option<Arc<MissRatioCurve>>,
     /// Reads that the curve was learnt from.
     pub curve_samples: f64,
 }
