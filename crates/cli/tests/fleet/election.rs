@@ -1,6 +1,7 @@
 //! Two orchestrators that elect one by three members of etcd, of all of which some hang and some
 //! are killed.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::Clock;
@@ -32,31 +33,39 @@ impl Orchestrator {
     }
 }
 
-/// Waits until this orchestrator leads both servers, in a later term than `after`, and has made two
-/// more rounds; returns the term. At no time can the servers have more than there is.
-fn leads(orchestrator: &Orchestrator, after: u64, what: &str) -> u64 {
+/// Waits until one of these orchestrators leads both servers, in a later term than `after`, and has
+/// made two more rounds; returns its place and the term. At no time can the servers have more than
+/// there is.
+fn leads(orchestrators: &[&Orchestrator], after: u64, what: &str) -> (usize, u64) {
     let clock = Clock::System;
     let from = clock.monotonic_nanos();
-    let mut first = None;
+    let mut first = BTreeMap::new();
     for _ in 0..1_200 {
-        let (state, rounds) = orchestrator.state();
-        let node = &state["nodes"][0];
-        let instances = node["instances"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let limits: u64 = instances.iter().filter_map(|instance| instance["limit_bytes"].as_u64()).sum();
-        assert!(limits <= MEMORY && node["held_bytes"].as_u64().unwrap_or(0) <= MEMORY, "{what}: {state}");
-        let term = state["term"].as_u64().unwrap_or(0);
-        let leased = instances.iter().filter(|instance| instance["is_leased"] == true).count();
-        if state["is_leader"] == true && term > after && leased == 2 {
-            let (since, begun) = *first.get_or_insert((clock.monotonic_nanos(), rounds));
-            if rounds >= begun + 2 {
-                let millis = (since - from) / 1_000_000;
-                println!("{what}: it leads in term {term} after {millis} ms");
-                return term;
+        for (place, orchestrator) in orchestrators.iter().enumerate() {
+            let (state, rounds) = orchestrator.state();
+            let node = &state["nodes"][0];
+            let instances = node["instances"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let limits: u64 = instances.iter().filter_map(|instance| instance["limit_bytes"].as_u64()).sum();
+            assert!(
+                limits <= MEMORY && node["held_bytes"].as_u64().unwrap_or(0) <= MEMORY,
+                "{what}: {state}"
+            );
+            let term = state["term"].as_u64().unwrap_or(0);
+            let leased = instances.iter().filter(|instance| instance["is_leased"] == true).count();
+            if state["is_leader"] == true && term > after && leased == 2 {
+                let (since, begun) =
+                    *first.entry((place, term)).or_insert_with(|| (clock.monotonic_nanos(), rounds));
+                if rounds >= begun + 2 {
+                    let millis = (since - from) / 1_000_000;
+                    println!("{what}: one leads in term {term} after {millis} ms");
+                    return (place, term);
+                }
             }
         }
         base::thread::sleep(Duration::from_millis(25));
     }
-    panic!("{what}: {}", orchestrator.state().0);
+    let states: Vec<Value> = orchestrators.iter().map(|orchestrator| orchestrator.state().0).collect();
+    panic!("{what}: {states:?}");
 }
 
 #[test]
@@ -67,48 +76,48 @@ fn rounds_go_on_without_the_leader_and_without_a_member_of_etcd() {
     };
     let ports = [free_port(), free_port()];
     let start = |index: usize| Orchestrator::elected(ports[index], &etcd.endpoints());
-    let mut first = start(0);
-    let mut term = leads_alone(&first);
-    let second = start(1);
-    let names = ["first", "second"];
-    let servers = names.map(|name| server(name, &ports));
-    term = leads(&first, term - 1, "both servers are there");
-    until("the second follows", || second.fleet(&["status"]).contains("follows: the one at"));
-    assert_eq!(second.state().0["leader"], format!("127.0.0.1:{}", ports[0]));
+    let mut both = [start(0), start(1)];
+    let servers = ["first", "second"].map(|name| server(name, &ports));
+    let (mut leader, mut term) = leads(&[&both[0], &both[1]], 0, "both servers are there");
+    until("the other one follows", || {
+        let (followed, follower) = (format!("127.0.0.1:{}", ports[leader]), &both[1 - leader]);
+        follower.fleet(&["status"]).contains("follows: the one at")
+            && follower.state().0["leader"] == followed
+    });
 
-    first.signal(Signal::STOP);
-    term = leads(&second, term, "the leader hangs");
-    first.signal(Signal::CONT);
-    until("the former leader follows", || first.fleet(&["status"]).contains("follows: the one at"));
+    both[leader].signal(Signal::STOP);
+    term = leads(&[&both[1 - leader]], term, "the leader hangs").1;
+    both[leader].signal(Signal::CONT);
+    until("the former leader follows", || both[leader].fleet(&["status"]).contains("follows: the one at"));
+    leader = 1 - leader;
 
+    // Without a member, etcd is away for as long as its own election takes. If that is longer than
+    // the lease, either of both may lead next.
+    let rounds = || both.iter().map(|orchestrator| orchestrator.state().1).sum::<u64>();
     for member in 0..2 {
         etcd.signal(member, Signal::STOP);
-        let rounds = second.state().1;
-        until("rounds without a member", || second.state().1 > rounds + 20);
+        let before = rounds();
+        until("rounds without a member", || rounds() > before + 20);
         etcd.signal(member, Signal::CONT);
     }
-    assert_eq!(leads(&second, term - 1, "a member of etcd hung"), term, "the same one leads");
-
     etcd.signal(0, Signal::KILL);
-    let rounds = second.state().1;
-    until("rounds after a member was killed", || second.state().1 > rounds + 20);
+    let before = rounds();
+    until("rounds after a member was killed", || rounds() > before + 20);
+    let (now, in_term) = leads(&[&both[0], &both[1]], term - 1, "a member of etcd is gone");
+    assert!(now == leader || in_term > term, "{now} leads in the term {term} of {leader}");
+    (leader, term) = (now, in_term);
 
-    drop(second);
-    term = leads(&first, term, "the leader is killed");
-    let second = start(1);
-    until("it follows", || second.fleet(&["status"]).contains("follows: the one at"));
+    both[leader].signal(Signal::KILL);
+    term = leads(&[&both[1 - leader]], term, "the leader is killed").1;
+    both[leader] = start(leader);
+    until("it follows", || both[leader].fleet(&["status"]).contains("follows: the one at"));
+    leader = 1 - leader;
 
     // One that ends in order hands over at once.
-    first.signal(Signal::TERM);
-    assert!(first.0.wait().expect("it ends").success());
-    leads(&second, term, "the leader ended in order");
+    both[leader].signal(Signal::TERM);
+    assert!(both[leader].0.wait().expect("it ends").success());
+    leads(&[&both[1 - leader]], term, "the leader ended in order");
     drop(servers);
-}
-
-/// The term in which the only orchestrator leads.
-fn leads_alone(orchestrator: &Orchestrator) -> u64 {
-    until("it leads", || orchestrator.state().0["is_leader"] == true);
-    orchestrator.state().0["term"].as_u64().expect("a term")
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
