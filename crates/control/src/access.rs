@@ -13,6 +13,12 @@ use tonic::service::Interceptor;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, ServerTlsConfig};
 use tonic::{Request, Status};
 
+/// The longest that a TLS handshake takes.
+const LONGEST_HANDSHAKE: Duration = Duration::from_secs(5);
+/// A connection is asked for a sign of life this often.
+const ALIVE_EVERY: Duration = Duration::from_secs(5);
+/// Without one for this long the connection is closed.
+const LONGEST_PING: Duration = Duration::from_secs(3);
 /// The fewest characters of a token.
 const LEAST_TOKEN: usize = 16;
 
@@ -180,7 +186,7 @@ impl Access {
     /// TLS of a server: with an authority, clients must show a certificate. `None` without one's
     /// own.
     pub fn server_tls(&self) -> Option<ServerTlsConfig> {
-        let mut config = ServerTlsConfig::new().identity(self.identity.clone()?);
+        let mut config = ServerTlsConfig::new().identity(self.identity.clone()?).timeout(LONGEST_HANDSHAKE);
         if let Some(authority) = &self.authority {
             config = config.client_ca_root(authority.clone());
         }
@@ -206,6 +212,11 @@ impl Access {
         let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"));
         let endpoint = endpoint.map_err(|error| format!("{address} is not an address: {error}"))?;
         let endpoint = endpoint.connect_timeout(deadline).timeout(deadline).tcp_nodelay(true);
+        // One that was cut without a word is noticed, and made again.
+        let endpoint = endpoint
+            .http2_keep_alive_interval(ALIVE_EVERY)
+            .keep_alive_timeout(LONGEST_PING)
+            .keep_alive_while_idle(true);
         match self.client_tls() {
             Some(tls) => endpoint.tls_config(tls).map_err(|error| causes(&error)),
             None => Ok(endpoint),

@@ -22,6 +22,7 @@ use crate::decide::{Decided, DecidedPool, Move};
 use crate::exchange::MemberStatus;
 use crate::history::Told;
 use crate::metrics;
+use crate::service::LONGEST_SAVE;
 use crate::shared::Shared;
 
 /// Connections of operators at the same time: others wait, so that agents find room.
@@ -322,11 +323,19 @@ async fn forget(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> 
         return (StatusCode::NOT_FOUND, format!("There is no instance {name:?}.\n")).into_response();
     }
     let (forgotten, outgoing) = shared.fleet().forget_instance(&name, shared.now());
-    shared.carry_out(outgoing);
+    let ticket = shared.carry_out(outgoing);
     if forgotten == 0 {
         let words = format!("{name:?} answers, or did within the lease: it has not ended.\n");
         return (StatusCode::CONFLICT, words).into_response();
     }
     tracing::info!(name, "An instance is forgotten, as an operator said.");
+    if let Some(ticket) = ticket
+        && !tokio::time::timeout(LONGEST_SAVE, ticket.saved()).await.unwrap_or(false)
+    {
+        let words = format!(
+            "{name:?} is forgotten, but that is not saved yet: after a restart the orchestrator may know it again.\n"
+        );
+        return (StatusCode::SERVICE_UNAVAILABLE, words).into_response();
+    }
     "ok\n".into_response()
 }

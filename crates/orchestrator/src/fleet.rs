@@ -548,6 +548,12 @@ impl Fleet {
         Outgoing { save: std::mem::take(&mut self.unsaved), calls }
     }
 
+    /// The records of all instances, whatever was saved before: the store has lost some.
+    pub fn save_again(&mut self) -> Outgoing {
+        self.members.iter_mut().for_each(|(_, member)| member.saved = None);
+        self.outgoing_of_all(Vec::new())
+    }
+
     /// The same, for all instances.
     fn outgoing_of_all(&mut self, calls: Vec<Call>) -> Outgoing {
         for (key, member) in self.members.iter_mut() {

@@ -31,7 +31,7 @@ use crate::store::{Store, StoreError};
 use crate::{Nanos, admin};
 
 /// The longest that a registration waits for its record to be saved: less than an agent waits.
-const LONGEST_SAVE: Duration = Duration::from_millis(800);
+pub(crate) const LONGEST_SAVE: Duration = Duration::from_millis(800);
 
 /// The longest that the tasks take to end: the last one gives the leadership back.
 const LONGEST_END: Duration = Duration::from_secs(2);

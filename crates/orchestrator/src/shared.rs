@@ -223,6 +223,15 @@ impl Shared {
         tracing::error!(error, "The state cannot be saved, so no limit is changed.");
     }
 
+    /// Begins to save the records of all instances, whatever was saved before.
+    pub(crate) fn save_again(&self) {
+        // In the order in which the fleet returns records: another one comes after these.
+        let mut fleet = self.fleet();
+        let outgoing = fleet.save_again();
+        drop(self.keep(outgoing.save));
+        drop(fleet);
+    }
+
     /// Begins to save records. `None`: none are kept.
     fn keep(&self, records: Vec<(Key, Option<Record>)>) -> Option<Ticket> {
         lock(&self.keeper).as_ref().map(|keeper| keeper.add(records))

@@ -3,14 +3,15 @@
 //! It grants itself a lease and creates the leader's key with it, if there is none. Then it reads
 //! all records, saves the next term (`guard`), and leads in that. It renews the lease three times
 //! while that runs. If no answer comes it stops deciding when the lease is over by its own clock,
-//! and goes on in the same term once etcd says that the lease lives: nobody has led meanwhile.
+//! and goes on in the same term once etcd says that the lease lives: nobody has led meanwhile. While
+//! it leads it looks at its key, whose revision falls if etcd was restored from a backup.
 
 use super::guard::{Guard, Saved};
 use super::keys::{self, Contender, Keys, get, put, read_by};
 use super::messages::compare::{CompareTarget, TargetUnion};
 use super::messages::{
-    Compare, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, RangeRequest, TxnRequest,
-    TxnResponse,
+    Compare, KeyValue, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, RangeRequest,
+    TxnRequest, TxnResponse,
 };
 use super::{Ask, AskError, Reply};
 use crate::Nanos;
@@ -68,7 +69,10 @@ enum State {
     Reads(Reading),
     /// It has all records, and is to save its term.
     Begins(Reading),
-    Leads,
+    Leads {
+        /// Of the leader's key: its last change, as far as this orchestrator has looked.
+        revision: i64,
+    },
 }
 
 #[derive(Clone, Debug, Default)]
@@ -109,6 +113,8 @@ pub(crate) enum Step {
 pub(crate) enum Event {
     /// This orchestrator leads in a term from now on; all records are there.
     Begun { term: u64, records: Vec<Record>, guard: Box<Guard> },
+    /// etcd was restored while it leads: what it has saved may be lost.
+    Restored,
     /// It leads no more.
     Ended,
 }
@@ -133,7 +139,7 @@ impl Candidate {
     /// The time until which this orchestrator leads; 0: it does not.
     pub(crate) fn leads_until(&self) -> Nanos {
         match (&self.state, self.lease) {
-            (State::Leads, Some(lease)) => lease.until,
+            (State::Leads { .. }, Some(lease)) => lease.until,
             _ => 0,
         }
     }
@@ -152,9 +158,8 @@ impl Candidate {
         let renew = self.lease.filter(|_| !matches!(self.state, State::Follows | State::Campaigns));
         let (asked, ask) = match renew.filter(|lease| now >= lease.renew_at) {
             Some(lease) => (Asked::KeepAlive, Ask::KeepAlive(LeaseKeepAliveRequest { id: lease.id })),
-            None if now < self.next_at || matches!(self.state, State::Leads) => {
-                let next_at = if matches!(self.state, State::Leads) { Nanos::MAX } else { self.next_at };
-                return Step::Wait(renew.map_or(next_at, |lease| lease.renew_at.min(next_at)));
+            None if now < self.next_at => {
+                return Step::Wait(renew.map_or(self.next_at, |lease| lease.renew_at.min(self.next_at)));
             }
             None => self.ask(now),
         };
@@ -165,7 +170,7 @@ impl Candidate {
     fn ask(&mut self, now: Nanos) -> (Asked, Ask) {
         let leader = self.keys.leader();
         match &self.state {
-            State::Follows | State::Leads => {
+            State::Follows | State::Leads { .. } => {
                 (Asked::Look, Ask::Range(RangeRequest { key: leader, ..RangeRequest::default() }))
             }
             State::Campaigns => match self.lease.filter(|lease| now < lease.until) {
@@ -210,6 +215,9 @@ impl Candidate {
         #[cfg(test)]
         let made_at = if self.planted == Planted::LeaseLate { now } else { made_at };
         match (asked, outcome) {
+            (Asked::Look, Ok(Reply::Range(range))) if matches!(self.state, State::Leads { .. }) => {
+                self.looked(range.kvs.first(), now)
+            }
             (Asked::Look, Ok(Reply::Range(range))) => {
                 self.leader = range.kvs.first().map(|pair| Contender::from_bytes(&pair.value));
                 match self.leader {
@@ -250,6 +258,16 @@ impl Candidate {
             lease.renew_at = again;
         }
         self.next_at = self.next_at.max(again);
+    }
+
+    /// Takes the leader's key, which is to be this orchestrator's own.
+    fn looked(&mut self, pair: Option<&KeyValue>, now: Nanos) -> Option<Event> {
+        let own = self.lease.map_or(0, |lease| lease.id);
+        let Some(pair) = pair.filter(|pair| pair.lease == own) else { return self.lose(now) };
+        self.next_at = now + self.part(RENEW_PART);
+        let State::Leads { revision } = &mut self.state else { return None };
+        let known = std::mem::replace(revision, pair.mod_revision);
+        (pair.mod_revision < known).then_some(Event::Restored)
     }
 
     fn campaigned(&mut self, response: &TxnResponse, now: Nanos) -> Option<Event> {
@@ -313,13 +331,14 @@ impl Candidate {
             Saved::Done => {
                 let State::Begins(reading) = &mut self.state else { return None };
                 let records = std::mem::take(&mut reading.records);
-                self.state = State::Leads;
+                self.state = State::Leads { revision: guard.revision() };
+                self.next_at = now + self.part(RENEW_PART);
                 // Not again by this one, whatever an etcd that was restored says.
                 self.at_least = self.at_least.max(term.saturating_add(1));
                 self.leader = Some(Contender { term, ..self.own.clone() });
                 Some(Event::Begun { term, records, guard })
             }
-            Saved::Overtaken => {
+            Saved::Overtaken | Saved::Restored => {
                 // One that was not answered has saved a term: the next one is later.
                 self.state = State::Checks;
                 None
@@ -338,7 +357,7 @@ impl Candidate {
 
     /// Leads no more, as etcd says: another orchestrator may.
     pub(crate) fn lose(&mut self, now: Nanos) -> Option<Event> {
-        let led = matches!(self.state, State::Leads);
+        let led = matches!(self.state, State::Leads { .. });
         if led {
             self.leader = None;
         }
@@ -349,7 +368,7 @@ impl Candidate {
 
     /// Begins another term, which is no earlier than this: agents know later ones than etcd does.
     pub(crate) fn begin_again(&mut self, at_least: u64) -> Option<Event> {
-        if !matches!(self.state, State::Leads) {
+        if !matches!(self.state, State::Leads { .. }) {
             return None;
         }
         self.at_least = self.at_least.max(at_least);

@@ -44,15 +44,36 @@ pub struct EtcdConfig {
     pub advertise: Option<String>,
 }
 
+/// A member of a cluster.
+struct Member {
+    address: String,
+    endpoint: Endpoint,
+    channel: Mutex<Channel>,
+}
+
+impl Member {
+    fn channel(&self) -> Channel {
+        self.channel.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes another connection from now on: what was cut without a word may stay silent for long
+    /// after the member can be reached again.
+    fn reconnect(&self) {
+        *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = self.endpoint.connect_lazy();
+    }
+}
+
 /// A client of a cluster.
 pub(crate) struct Client {
-    members: Vec<(String, Channel)>,
+    members: Vec<Member>,
     /// The member that is asked first.
     present: AtomicUsize,
     user: Option<(String, String)>,
     token: Mutex<Option<MetadataValue<Ascii>>>,
     /// The longest that one member is waited for.
     patience: Duration,
+    /// The longest that all are waited for.
+    lease: Duration,
 }
 
 fn read(what: &str, path: &Path) -> Result<String, String> {
@@ -65,7 +86,10 @@ impl Client {
     /// # Errors
     /// In words, if an address or a file is wrong.
     pub(crate) fn new(config: &EtcdConfig) -> Result<Self, String> {
-        let patience = Duration::from_secs(config.lease_secs.into()) / 4;
+        // All members are tried within a lease.
+        let lease = Duration::from_secs(config.lease_secs.into());
+        let parts = u32::try_from(config.endpoints.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let patience = lease / parts;
         let authority = config.authority.as_deref().map(|path| read("the authority of etcd", path));
         let authority = authority.transpose()?;
         let identity = config.certificate.as_ref().map(|(certificate, key)| {
@@ -83,21 +107,23 @@ impl Client {
             let mut endpoint = endpoint.map_err(|error| format!("--etcd: {address}: {error}"))?;
             if is_encrypted {
                 let authority = authority.as_ref().ok_or("--etcd: https needs --etcd-ca")?;
-                let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority));
+                let authority = Certificate::from_pem(authority);
+                let mut tls = ClientTlsConfig::new().ca_certificate(authority).timeout(patience);
                 if let Some(identity) = &identity {
                     tls = tls.identity(identity.clone());
                 }
                 endpoint = endpoint.tls_config(tls).map_err(|error| causes(&error))?;
             }
             let endpoint = endpoint.connect_timeout(patience).tcp_nodelay(true);
-            members.push((address.clone(), endpoint.connect_lazy()));
+            let channel = Mutex::new(endpoint.connect_lazy());
+            members.push(Member { address: address.clone(), endpoint, channel });
         }
         let user = config.user.as_ref().map(|(user, path)| {
             let password = read("the password for etcd", path)?;
             Ok::<_, String>((user.clone(), password.trim_end_matches(['\r', '\n']).to_owned()))
         });
         let user = user.transpose()?;
-        Ok(Self { members, present: AtomicUsize::new(0), user, token: Mutex::default(), patience })
+        Ok(Self { members, present: AtomicUsize::new(0), user, token: Mutex::default(), patience, lease })
     }
 
     /// Has etcd carry out a request, by whichever member answers first. Takes as long as one lease
@@ -110,17 +136,21 @@ impl Client {
             let mut last = "it has no members".to_owned();
             for _ in 0..=self.members.len() {
                 let index = self.present.load(Ordering::Relaxed) % self.members.len();
-                let Some((address, channel)) = self.members.get(index) else { break };
-                let failed = match tokio::time::timeout(self.patience, self.attempt(channel, ask)).await {
+                let Some(member) = self.members.get(index) else { break };
+                let channel = member.channel();
+                let failed = match tokio::time::timeout(self.patience, self.attempt(&channel, ask)).await {
                     Ok(Ok(reply)) => return Ok(reply),
                     Ok(Err(status)) if status.code() == Code::NotFound => return Err(AskError::NoLease),
                     Ok(Err(status)) if is_final(&status) => {
                         return Err(AskError::Refused(status.message().to_owned()));
                     }
                     Ok(Err(status)) => causes(&status),
-                    Err(_) => "no answer in time".to_owned(),
+                    Err(_) => {
+                        member.reconnect();
+                        "no answer in time".to_owned()
+                    }
                 };
-                last = format!("{address}: {failed}");
+                last = format!("{}: {failed}", member.address);
                 // Unless another request has moved on meanwhile.
                 let next = (index + 1) % self.members.len();
                 let order = Ordering::Relaxed;
@@ -128,7 +158,7 @@ impl Client {
             }
             Err(AskError::Silent(last))
         };
-        let longest = self.patience * 4;
+        let longest = self.lease;
         let late = || AskError::Silent("no member answered in time".to_owned());
         tokio::time::timeout(longest, attempts).await.unwrap_or_else(|_| Err(late()))
     }
@@ -161,7 +191,7 @@ impl Client {
 
 /// Returns whether no other member would answer otherwise.
 fn is_final(status: &Status) -> bool {
-    matches!(status.code(), Code::InvalidArgument | Code::PermissionDenied | Code::Unimplemented)
+    matches!(status.code(), Code::InvalidArgument | Code::PermissionDenied)
 }
 
 async fn call(channel: &Channel, token: Option<MetadataValue<Ascii>>, ask: &Ask) -> Result<Reply, Status> {

@@ -37,6 +37,9 @@ pub(crate) enum Saved {
     /// Nothing was saved by it: an earlier one, which was not answered, has come before. It can be
     /// tried again.
     Overtaken,
+    /// Nothing was saved by it, and what this leader has saved since some time is not there any
+    /// more: etcd was restored. All is to be saved again.
+    Restored,
     /// Another orchestrator leads, or nobody.
     Lost,
 }
@@ -53,6 +56,11 @@ impl Guard {
             #[cfg(test)]
             created: revision,
         }
+    }
+
+    /// The revision of the last change of the leader's key, as far as it is known here.
+    pub(crate) fn revision(&self) -> i64 {
+        self.revision
     }
 
     /// The transaction that carries out `operations` if this is the leader still.
@@ -113,8 +121,8 @@ impl Guard {
         }
         match read_by(response, 0).filter(|pair| pair.lease == self.lease) {
             Some(pair) => {
-                self.revision = pair.mod_revision;
-                Saved::Overtaken
+                let known = std::mem::replace(&mut self.revision, pair.mod_revision);
+                if pair.mod_revision < known { Saved::Restored } else { Saved::Overtaken }
             }
             None => Saved::Lost,
         }

@@ -36,6 +36,7 @@ pub(crate) struct Election {
 /// The reason why records are not saved.
 enum Unsaved {
     Failed(AskError),
+    Restored,
     Lost,
 }
 
@@ -70,6 +71,10 @@ impl Election {
             match event {
                 Some(Event::Begun { term, records, guard }) => {
                     self.begin(&shared, term, records, *guard, &mut saves, lost.clone());
+                }
+                Some(Event::Restored) => {
+                    tracing::warn!("etcd was restored: all instances are saved again.");
+                    shared.save_again();
                 }
                 Some(Event::Ended) => {
                     tracing::warn!("This orchestrator leads no more.");
@@ -109,6 +114,7 @@ impl Election {
             // It was checked when the orchestrator was started.
             Err(error) => return tracing::error!(error = causes(&error), "The fleet cannot be led."),
         };
+        while saves.try_join_next().is_some() {}
         let keeper = Keeper::new();
         shared.begin_leadership(fleet, Arc::clone(&keeper));
         let (shared, client) = (Arc::clone(shared), Arc::clone(&self.client));
@@ -121,6 +127,10 @@ impl Election {
                     match save(&client, &mut *guard.lock().await, &batch.records).await {
                         Ok(()) => return true,
                         Err(Unsaved::Failed(error)) => shared.note_unsaved(&causes(&error)),
+                        Err(Unsaved::Restored) => {
+                            shared.note_unsaved("etcd was restored: all instances are saved again");
+                            shared.save_again();
+                        }
                         Err(Unsaved::Lost) => {
                             shared.note_unsaved("another orchestrator leads, or nobody");
                             let _ = lost.try_send(term);
@@ -164,6 +174,7 @@ async fn save(client: &Client, guard: &mut Guard, records: &[(Key, Option<Record
                     let words = "earlier transactions came before".to_owned();
                     return Err(Unsaved::Failed(AskError::Silent(words)));
                 }
+                Saved::Restored => return Err(Unsaved::Restored),
                 Saved::Lost => return Err(Unsaved::Lost),
             }
         }

@@ -15,7 +15,7 @@ use crate::etcd::{Ask, AskError, Reply};
 const SECOND: f64 = 1e9;
 
 /// The store of the cluster.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Etcd {
     pairs: BTreeMap<Vec<u8>, KeyValue>,
     /// The seconds and the end of each lease, by the cluster's clock.

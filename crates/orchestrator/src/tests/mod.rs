@@ -184,6 +184,37 @@ fn without_a_majority_of_etcd_nothing_is_decided_and_then_it_goes_on() {
 }
 
 #[test]
+fn a_leader_that_outlives_a_restore_of_etcd_saves_all_again() {
+    for seed in 1..50 {
+        let mut world = World::new(seed, 2, 1, 4, Faults::NONE);
+        world.run(15 * SECOND).unwrap();
+        let backup = world.etcd.clone();
+        world.run(40 * SECOND).unwrap();
+        let leader = world.leader();
+        world.restore_etcd(backup);
+        let outcome = world.run(world.now + 2 * ELECTED);
+        assert_eq!(outcome, Ok(()), "seed {seed}");
+        assert_eq!(world.leader(), leader, "seed {seed}: its lease is in the backup");
+        // What the next leader reads is what there is.
+        world.kill_seat(leader.expect("one leads"));
+        world.run(world.now + 10 * LEASE).and_then(|()| settled(&world)).unwrap();
+    }
+}
+
+#[test]
+fn no_term_is_used_again_after_etcd_has_lost_it() {
+    for seed in 1..20 {
+        let mut world = World::new(seed, 1, 1, 4, Faults::NONE);
+        let empty = world.etcd.clone();
+        world.run(20 * SECOND).unwrap();
+        let term = world.last_term;
+        world.restore_etcd(empty);
+        world.run(world.now + 10 * LEASE).and_then(|()| settled(&world)).unwrap();
+        assert!(world.last_term > term, "seed {seed}: it has led in {term} and {}", world.last_term);
+    }
+}
+
+#[test]
 fn a_dead_instance_frees_what_it_had_and_a_hung_one_does_not() {
     let mut world = World::new(5, 1, 1, 2, Faults::NONE);
     world.run(40 * SECOND).unwrap();

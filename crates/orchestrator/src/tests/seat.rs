@@ -218,6 +218,7 @@ impl World {
                 (place.fleet, place.saves) = (None, Saves::default());
                 place.waiting.clear();
             }
+            Some(Change::Restored) => self.save_again(seat),
             Some(Change::Begun { term, records, guard }) => {
                 if term <= self.last_term {
                     let last = self.last_term;
@@ -234,6 +235,12 @@ impl World {
                 place.waiting.clear();
             }
         }
+    }
+
+    fn save_again(&mut self, seat: usize) {
+        let fleet = self.seats[seat].fleet.as_mut();
+        let outgoing = fleet.map(Fleet::save_again).unwrap_or_default();
+        self.carry_out(seat, outgoing);
     }
 
     fn config(&self, seat: usize) -> FleetConfig {
@@ -323,6 +330,9 @@ impl World {
             saves.journal.note(&saving.batch, saved == Some(Saved::Done));
         }
         self.release(seat);
+        if saved == Some(Saved::Restored) {
+            self.save_again(seat);
+        }
         if saved == Some(Saved::Done) {
             self.save(seat);
         }
@@ -493,7 +503,7 @@ impl World {
         if leaders.len() > 1 {
             return Err(format!("at {secs:.3} s seats {leaders:?} lead"));
         }
-        if !std::mem::take(&mut self.is_changed) {
+        if self.now < self.restored_until || !std::mem::take(&mut self.is_changed) {
             return Ok(());
         }
         for cache in self.sites.iter().filter_map(|site| site.cache.as_ref()) {

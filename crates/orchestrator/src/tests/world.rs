@@ -158,6 +158,8 @@ pub(super) struct World {
     pub(super) members_away: [Nanos; MEMBERS],
     etcd_leader: usize,
     pub(super) etcd_elects_until: Nanos,
+    /// Until then the registry may be the one of a backup.
+    pub(super) restored_until: Nanos,
     /// True if the registry or a limit may be another one since the last check.
     pub(super) is_changed: bool,
     pub(super) last_term: u64,
@@ -198,6 +200,7 @@ impl World {
             members_away: [0; MEMBERS],
             etcd_leader: 0,
             etcd_elects_until: 0,
+            restored_until: 0,
             is_changed: false,
             last_term: 0,
             wrong: None,
@@ -444,6 +447,15 @@ impl World {
 
     /// A member of etcd stops until then. If it leads the others, these elect another one, and
     /// carry nothing out before.
+    /// Has etcd start again from a backup, with all its leases from then, and gives leaders a lease
+    /// to save again what they have saved since.
+    pub(super) fn restore_etcd(&mut self, backup: Etcd) {
+        self.etcd = backup;
+        self.etcd.change_leader(self.now);
+        self.restored_until = self.now + ELECTED;
+        self.is_changed = true;
+    }
+
     pub(super) fn stop_member(&mut self, member: usize, until: Nanos) {
         self.members_away[member] = until;
         if member == self.etcd_leader {
