@@ -6,7 +6,8 @@
 //! % of the memory at a time and keeps three tenths of the previous figure; HARE (FAST 2026,
 //! section 4.3) applies decisions that are at least 5 % better.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::rank::in_order_of_names;
 use crate::{Decision, Grant, Outcome, Place, Policy, Pool, Unmet, View, fairness, partition};
@@ -60,7 +61,7 @@ pub struct Guarded<P> {
     /// The limits on its decisions.
     pub rails: Rails,
     /// The smoothed request rate of each pool, by name.
-    rates: HashMap<String, f64>,
+    rates: HashMap<Arc<str>, f64>,
     /// With several nodes, a policy for each, by number: a policy's state concerns the pools that
     /// it sees, and it forgets pools that are missing from a view.
     nodes: HashMap<u32, P>,
@@ -82,8 +83,8 @@ impl<P: Policy + Clone> Policy for Guarded<P> {
         in_order_of_names(view, |view| {
             let (seen, mut refused) = self.rails.narrowed(view);
             let seen = self.smoothed(seen);
-            let wanted = self.by_node(&seen);
-            let mut grants: Vec<Grant> = wanted.grants.clone();
+            let mut wanted = self.by_node(&seen);
+            let mut grants = std::mem::take(&mut wanted.grants);
             self.rails.fit_instances(&seen, &mut grants);
             let present: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
             let mut part = 1.0;
@@ -109,13 +110,22 @@ impl<P: Policy + Clone> Guarded<P> {
     /// The view with smoothed request rates. A new pool starts with its present rate.
     fn smoothed(&mut self, mut view: View) -> View {
         let weight = self.rails.smoothing;
-        let mut rates = HashMap::with_capacity(view.pools.len());
+        let known = self.rates.len();
+        let mut seen = 0;
         for pool in &mut view.pools {
-            let before = self.rates.get(&pool.name).copied().unwrap_or(pool.request_rate);
-            pool.request_rate = weight * before + (1.0 - weight) * pool.request_rate;
-            rates.insert(pool.name.clone(), pool.request_rate);
+            if let Some(rate) = self.rates.get_mut(&pool.name) {
+                *rate = weight * *rate + (1.0 - weight) * pool.request_rate;
+                pool.request_rate = *rate;
+                seen += 1;
+            } else {
+                self.rates.insert(Arc::clone(&pool.name), pool.request_rate);
+            }
         }
-        self.rates = rates;
+        if seen < known {
+            // Some have gone.
+            let here: HashSet<&str> = view.pools.iter().map(|pool| &*pool.name).collect();
+            self.rates.retain(|name, _| here.contains(&**name));
+        }
         view
     }
 

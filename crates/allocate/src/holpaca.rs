@@ -28,6 +28,7 @@
 //! other differences of the modes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -139,7 +140,7 @@ pub struct Holpaca {
     options: Options,
     annealer: Annealer,
     /// By name; a pool that is missing for a round is forgotten.
-    measures: HashMap<String, Measures>,
+    measures: HashMap<Arc<str>, Measures>,
     round: u64,
 }
 

@@ -77,7 +77,7 @@ pub struct Interval {
     /// The time without change before the last change, in seconds.
     last_calm_secs: f64,
     /// The curve and request rate of each pool at the last decision, by name.
-    seen: HashMap<String, (Arc<MissRatioCurve>, f64)>,
+    seen: HashMap<Arc<str>, (Arc<MissRatioCurve>, f64)>,
 }
 
 impl Interval {

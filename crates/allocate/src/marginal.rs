@@ -15,6 +15,7 @@
 //! same [`Ranks`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::rank::in_order_of_names;
 use crate::view::{Pool, View};
@@ -72,7 +73,7 @@ pub struct MarginalHits {
     /// Rounds for which a receiver cannot be a victim. Default 10; `CacheLib`: none.
     pub hold_off_rounds: u32,
     /// The number of each pool, by name: the count of pools seen before it.
-    numbers: BTreeMap<String, usize>,
+    numbers: BTreeMap<Arc<str>, usize>,
     seen: usize,
     ranks: Ranks<usize>,
     /// The rounds for which a pool cannot be a victim, by its number.

@@ -5,6 +5,8 @@
 //! policy that goes by hulls ([`crate::dynacache`]) then moves memory for no gain, or is held back
 //! by rails that measure the gain by the curves.
 
+use std::sync::Arc;
+
 use crate::exact::solve;
 use crate::problem::{Choice, Problem, Worth};
 use crate::rank::in_order_of_names;
@@ -23,8 +25,9 @@ impl Policy for MostHits {
     fn decide(&mut self, view: &View) -> Decision {
         in_order_of_names(view, |view| {
             let choices: Vec<Choice> = view.pools.iter().map(|pool| choice(pool, view.memory)).collect();
-            let solution = solve(&Problem { memory: view.memory, choices: choices.clone() });
-            let needed = choices.iter().zip(solution.sizes).map(|(choice, size)| needed(choice, size));
+            let problem = Problem { memory: view.memory, choices };
+            let sizes = solve(&problem).sizes;
+            let needed = problem.choices.iter().zip(sizes).map(|(choice, size)| needed(choice, size));
             let sizes = dynacache::settle(view, needed.collect());
             let grants = view.pools.iter().zip(sizes);
             let grants = grants.map(|(pool, memory)| Grant { memory, resources: pool.grants.clone() });
@@ -35,7 +38,7 @@ impl Policy for MostHits {
 
 /// The hits per second of a pool, times its weight, by its memory.
 fn choice(pool: &Pool, memory: u64) -> Choice {
-    let worth = Worth::hit_rate(&pool.curve, pool.request_rate, pool.weight);
+    let worth = Worth::hit_rate(Arc::clone(&pool.curve), pool.request_rate, pool.weight);
     Choice { low: pool.floor, high: pool.ceiling.min(memory).max(pool.floor), worth }
 }
 
@@ -60,7 +63,7 @@ mod tests {
     fn a_cliff_that_memory_does_not_reach_gets_none() {
         let mut view = View { memory: 600, ..View::default() };
         view.pools = vec![pool(&[(900, 0.99), (1000, 0.1)], 10.0), pool(&[(1000, 0.5)], 10.0)];
-        view.pools[1].name = "q".to_owned();
+        view.pools[1].name = "q".into();
         assert_eq!(sizes(&view), [0, 600]);
         view.memory = 1_100;
         assert_eq!(sizes(&view), [1_000, 100], "the whole cliff is worth more");
@@ -70,7 +73,7 @@ mod tests {
     fn what_saves_nothing_stays_where_it_is() {
         let mut view = View { memory: 1000, ..View::default() };
         view.pools = vec![pool(&[(100, 0.0)], 1.0), pool(&[(100, 0.0)], 1.0)];
-        view.pools[1].name = "q".to_owned();
+        view.pools[1].name = "q".into();
         (view.pools[0].size, view.pools[1].size) = (700, 300);
         assert_eq!(sizes(&view), [700, 300]);
     }
@@ -88,7 +91,7 @@ mod tests {
             let mut view = View { memory, ..View::default() };
             view.pools = pools.iter().enumerate().map(|(at, (steps, rate, weight))| {
                 let mut pool = pool(&falling(steps), *rate);
-                (pool.name, pool.weight) = (format!("p{at}"), *weight);
+                (pool.name, pool.weight) = (format!("p{at}").into(), *weight);
                 pool
             }).collect();
             let sizes = sizes(&view);

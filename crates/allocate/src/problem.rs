@@ -8,6 +8,8 @@
 //! largest pool gains most from more memory. Its best allocations lie in corners of the feasible
 //! region.
 
+use std::sync::Arc;
+
 use curve::{MissRatioCurve, MonotoneCubic};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +33,13 @@ pub const LEAST_MISS_RATIO: f64 = 1e-3;
 /// The worth of a pool's size.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Worth {
+    /// The hits per second of a pool by its curve, times its weight.
+    Hits {
+        /// The curve.
+        curve: Arc<MissRatioCurve>,
+        /// Requests per second, times the weight.
+        scale: f64,
+    },
     /// Linear between points, flat beyond them. Sizes rise from 0 on.
     Straight(Vec<(f64, f64)>),
     /// Smooth between points, and without overshoot.
@@ -41,6 +50,7 @@ impl Worth {
     /// The worth of `size` bytes.
     pub fn value(&self, size: f64) -> f64 {
         match self {
+            Self::Hits { curve, scale } => scale * (1.0 - curve.miss_ratio(size)),
             Self::Smooth(function) => function.value(size),
             Self::Straight(points) => {
                 let above = points.partition_point(|point| point.0 <= size);
@@ -56,10 +66,8 @@ impl Worth {
     }
 
     /// Hits per second of `request_rate` requests, times `weight`. Concave if `curve` is a hull.
-    pub fn hit_rate(curve: &MissRatioCurve, request_rate: f64, weight: f64) -> Self {
-        let point =
-            |point: &curve::Point| (point.size as f64, weight * request_rate * (1.0 - point.miss_ratio));
-        Self::Straight(curve.points().iter().map(point).collect())
+    pub fn hit_rate(curve: impl Into<Arc<MissRatioCurve>>, request_rate: f64, weight: f64) -> Self {
+        Self::Hits { curve: curve.into(), scale: weight * request_rate }
     }
 
     /// The result of `carried` for a size and its miss ratio, times `weight`, smooth over the
@@ -95,7 +103,7 @@ impl Worth {
     /// count instead.
     pub fn of(pool: &Pool, objective: Objective, backend_rate: f64) -> Self {
         match objective {
-            Objective::HitRate => Self::hit_rate(&pool.curve.hull(), pool.request_rate, pool.weight),
+            Objective::HitRate => Self::hit_rate(pool.curve.hull(), pool.request_rate, pool.weight),
             Objective::Throughput if needs_on_miss(pool) => {
                 let carried = |size: f64, _| {
                     let Misses { memory, all } = pool.misses(size as u64, &pool.grants);
@@ -128,23 +136,30 @@ impl Worth {
     pub(crate) fn point(&self, share: f64) -> u64 {
         let draw = |points: usize| ((share * points as f64) as usize).min(points - 1);
         match self {
+            Self::Hits { curve, .. } => curve.points()[draw(curve.points().len())].size,
             Self::Straight(points) => points[draw(points.len())].0 as u64,
             Self::Smooth(function) => function.point(draw(function.len())).0 as u64,
         }
     }
 
-    /// Sizes within bounds, in whole bytes, with their worth: the bounds, the points between them,
-    /// and for a smooth worth further sizes, about `detail` in all.
-    fn landmarks(&self, low: u64, high: u64, detail: usize) -> Vec<(u64, f64)> {
+    /// Takes sizes within bounds, in whole bytes, with their worth: the bounds, the points between
+    /// them, and for a smooth worth further sizes, about `detail` in all. They rise.
+    fn landmarks(&self, low: u64, high: u64, detail: usize, mut take: impl FnMut((u64, f64))) {
         let inside = |size: f64| size > low as f64 && size < high as f64;
         let at = |size: u64| (size, self.value(size as f64));
-        let mut landmarks = vec![at(low)];
+        take(at(low));
         match self {
+            Self::Hits { curve, scale } => {
+                let from = curve.points().partition_point(|point| point.size <= low);
+                let inner = curve.points()[from..].iter().take_while(|point| point.size < high);
+                inner.for_each(|point| take((point.size, scale * (1.0 - point.miss_ratio))));
+                take(at(high));
+            }
             Self::Straight(points) => {
                 let from = points.partition_point(|point| point.0 <= low as f64);
                 let inner = points[from..].iter().take_while(|point| inside(point.0));
-                landmarks.extend(inner.map(|&(size, worth)| (size as u64, worth)));
-                landmarks.push(at(high));
+                inner.for_each(|&(size, worth)| take((size as u64, worth)));
+                take(at(high));
             }
             Self::Smooth(function) => {
                 let from = function.points_up_to(low as f64);
@@ -153,24 +168,34 @@ impl Worth {
                     .take_while(|knot| inside(knot.0))
                     .collect();
                 let between = (detail / (knots.len() + 1)).max(1) as u64;
+                let mut from = low;
                 for (next, worth) in
                     knots.into_iter().map(|(size, worth)| (size as u64, worth)).chain([at(high)])
                 {
-                    let from = landmarks[landmarks.len() - 1].0;
                     let part = next.saturating_sub(from) / between;
-                    landmarks.extend((1..between).map(|i| at(from + part * i)));
-                    landmarks.push((next, worth));
+                    (1..between).for_each(|i| take(at(from + part * i)));
+                    take((next, worth));
+                    from = from.max(next);
                 }
             }
         }
-        landmarks.dedup_by(|later, earlier| later.0 <= earlier.0);
-        landmarks
     }
 
     /// The corners of the least concave function that is nowhere below the worth at its landmarks.
     pub(crate) fn concave(&self, low: u64, high: u64, detail: usize) -> Vec<(u64, f64)> {
-        let mut corners: Vec<(u64, f64)> = Vec::new();
-        for next in self.landmarks(low, high, detail) {
+        let most = match self {
+            Self::Hits { curve, .. } => curve.points().len(),
+            Self::Straight(points) => points.len(),
+            Self::Smooth(_) => detail,
+        };
+        let mut corners: Vec<(u64, f64)> = Vec::with_capacity(most + 2);
+        let mut last = None;
+        self.landmarks(low, high, detail, |next| {
+            // Of equal sizes the first counts.
+            if last.is_some_and(|last| next.0 <= last) {
+                return;
+            }
+            last = Some(next.0);
             while let [.., a, b] = corners[..] {
                 if rise(a, b) <= rise(b, next) {
                     corners.pop();
@@ -179,7 +204,7 @@ impl Worth {
                 }
             }
             corners.push(next);
-        }
+        });
         corners
     }
 }

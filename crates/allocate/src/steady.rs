@@ -30,7 +30,7 @@ pub struct Steady {
     /// any of those curves. Default: 0.1.
     pub loss: f64,
     /// The curves of each pool, by name, the oldest first.
-    curves: HashMap<String, VecDeque<Arc<MissRatioCurve>>>,
+    curves: HashMap<Arc<str>, VecDeque<Arc<MissRatioCurve>>>,
 }
 
 impl Steady {
@@ -51,8 +51,8 @@ impl Steady {
     }
 
     fn remember(&mut self, view: &View) {
-        let names: HashSet<&str> = view.pools.iter().map(|pool| pool.name.as_str()).collect();
-        self.curves.retain(|name, _| names.contains(name.as_str()));
+        let names: HashSet<&str> = view.pools.iter().map(|pool| &*pool.name).collect();
+        self.curves.retain(|name, _| names.contains(&**name));
         for pool in &view.pools {
             let curves = self.curves.entry(pool.name.clone()).or_default();
             curves.push_back(Arc::clone(&pool.curve));

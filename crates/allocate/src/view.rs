@@ -85,7 +85,7 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct Pool {
     /// The name in reports.
-    pub name: String,
+    pub name: Arc<str>,
     /// The place of the pool.
     pub place: Place,
     /// The miss ratio at any size.
@@ -118,7 +118,7 @@ pub struct Pool {
 impl Pool {
     /// Creates a pool of this name and curve, with a weight of 1, no floor, no ceiling, no promise,
     /// and no demand except for memory.
-    pub fn new(name: impl Into<String>, curve: impl Into<Arc<MissRatioCurve>>, size: u64) -> Self {
+    pub fn new(name: impl Into<Arc<str>>, curve: impl Into<Arc<MissRatioCurve>>, size: u64) -> Self {
         Self {
             name: name.into(),
             place: Place::default(),
@@ -267,7 +267,7 @@ impl View {
         for pool in &self.pools {
             if pool.floor > pool.ceiling {
                 let Pool { name, floor, ceiling, .. } = pool.clone();
-                return Err(ViewError::FloorAboveCeiling { pool: name, floor, ceiling });
+                return Err(ViewError::FloorAboveCeiling { pool: name.to_string(), floor, ceiling });
             }
             floors = floors.saturating_add(pool.floor);
             let flash = pool.flash.as_ref().map(|flash| {
@@ -280,7 +280,12 @@ impl View {
             for (what, given) in counts.into_iter().chain(flash.into_iter().flatten()) {
                 if given != self.resources.len() {
                     let resources = self.resources.len();
-                    return Err(ViewError::WrongCount { pool: pool.name.clone(), what, given, resources });
+                    return Err(ViewError::WrongCount {
+                        pool: pool.name.to_string(),
+                        what,
+                        given,
+                        resources,
+                    });
                 }
             }
             let rates = [

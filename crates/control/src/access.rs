@@ -15,9 +15,9 @@ use tonic::{Request, Status};
 
 /// The longest that a TLS handshake takes.
 const LONGEST_HANDSHAKE: Duration = Duration::from_secs(5);
-/// A connection is asked for a sign of life this often.
+/// A connection is pinged this often.
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
-/// Without one for this long the connection is closed.
+/// A ping that is not answered for this long closes the connection.
 const LONGEST_PING: Duration = Duration::from_secs(3);
 /// The fewest characters of a token.
 const LEAST_TOKEN: usize = 16;

@@ -451,7 +451,7 @@ fn apply(cache: &Cache, pools: &[PoolStats], grants: &[Grant]) -> Result<bool, E
 
 /// The moves of a decision that are worth telling.
 fn moves(view: &View, decision: &Decision) -> Vec<Move> {
-    let name = |pool: Option<usize>| pool.map(|pool| view.pools[pool].name.clone());
+    let name = |pool: Option<usize>| pool.map(|pool| view.pools[pool].name.to_string());
     let told = decision.moves.iter().filter(|step| step.bytes >= LEAST_MOVE);
     told.map(|step| Move {
         from: name(step.from),

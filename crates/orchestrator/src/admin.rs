@@ -22,8 +22,7 @@ use crate::decide::{Decided, DecidedPool, Move};
 use crate::exchange::MemberStatus;
 use crate::history::Told;
 use crate::metrics;
-use crate::service::LONGEST_SAVE;
-use crate::shared::Shared;
+use crate::shared::{LONGEST_SAVE, Shared};
 
 /// Connections of operators at the same time: others wait, so that agents find room.
 const MOST_CONNECTIONS: usize = 64;

@@ -1,9 +1,10 @@
 //! Answers to people: the misses of a pool with other memory.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use crate::Nanos;
-use crate::decide;
 use crate::fleet::Fleet;
 use crate::member::PoolState;
 
@@ -29,7 +30,7 @@ const LEAST_GAIN: f64 = 0.01;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PoolCurve {
     /// The pool, as it is named in decisions.
-    pub name: String,
+    pub name: Arc<str>,
     /// The grant, in bytes.
     pub granted_bytes: u64,
     /// The memory that the pool uses, in bytes.
@@ -68,31 +69,29 @@ impl Fleet {
     /// The curve of a pool, which is named as in decisions. `None`: there is no such pool, or its
     /// curve is not known.
     pub fn curve(&self, pool: &str, now: Nanos) -> Option<PoolCurve> {
-        curve_of(pool.to_owned(), self.pool(pool)?, usize::MAX, now)
+        curve_of(self.pool(pool)?, usize::MAX, now)
     }
 
     /// The curves of all pools that are known, each with at most this many points.
     pub fn curves(&self, points: usize, now: Nanos) -> impl Iterator<Item = PoolCurve> {
-        self.pools().filter_map(move |(name, pool)| curve_of(name, pool, points, now))
+        self.pools().filter_map(move |pool| curve_of(pool, points, now))
     }
 
     fn pool(&self, name: &str) -> Option<&PoolState> {
-        self.pools().find(|(of, _)| of == name).map(|(_, pool)| pool)
+        self.pools().find(|pool| *pool.name == *name)
     }
 
-    fn pools(&self) -> impl Iterator<Item = (String, &PoolState)> {
-        self.members.iter().flat_map(|(key, member)| {
-            member.pools.values().map(move |pool| (decide::name(&key.name, &pool.report.name), pool))
-        })
+    fn pools(&self) -> impl Iterator<Item = &PoolState> {
+        self.members.values().flat_map(|member| member.pools.values())
     }
 }
 
-fn curve_of(name: String, pool: &PoolState, points: usize, now: Nanos) -> Option<PoolCurve> {
+fn curve_of(pool: &PoolState, points: usize, now: Nanos) -> Option<PoolCurve> {
     let curve = pool.curve.as_ref().filter(|_| pool.is_known())?;
     let least = curve.miss_ratio(curve.max_size() as f64);
     let kept = curve.thinned(points);
     Some(PoolCurve {
-        name,
+        name: Arc::clone(&pool.name),
         granted_bytes: pool.granted.unwrap_or_else(|| pool.used()),
         used_bytes: pool.used(),
         reads_per_sec: pool.reads_per_sec,

@@ -1,6 +1,6 @@
 //! A policy's decision about the pools of a node, and its view of them.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use allocate::guard::{Aim, Guarded};
@@ -9,8 +9,7 @@ use allocate::{Decision, Place, Policy, Pool, View, partition};
 use curve::MissRatioCurve;
 use serde::Serialize;
 
-use crate::exchange::Key;
-use crate::member::Member;
+use crate::member::{Member, PoolState};
 use crate::members::OnNode;
 
 /// One byte in this many of the memory of a node is for what grows beside pools: index,
@@ -61,7 +60,7 @@ pub struct Move {
 #[derive(Clone, Debug, Serialize)]
 pub struct DecidedPool {
     /// `instance/pool`.
-    pub name: String,
+    pub name: Arc<str>,
     /// Its grant before and since, in bytes.
     pub before_bytes: u64,
     /// In bytes.
@@ -105,26 +104,26 @@ pub(crate) fn decide(
     let memory_bytes = without_growth(memory.saturating_sub(overhead));
     let mut view = View { memory: memory_bytes, ..View::default() };
     let (goes_by_curves, is_for_throughput) = (aim.is_some(), aim == Some(Aim::Throughput));
-    let (mut known, mut places, mut backends) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut known, mut granted, mut backends) = (Vec::new(), Vec::new(), Vec::new());
     policy.rails.instances.clear();
-    for (i, (key, member)) in members.iter().filter(|(_, member)| here(member)).enumerate() {
+    for (i, member) in members.values().filter(here).enumerate() {
         let place = Place { node: 0, instance: i as u32 };
         if member.most < u64::MAX {
             let most = without_growth(member.most.saturating_sub(member.overhead()));
             policy.rails.instances.push((place, most));
         }
-        for (&id, pool) in &member.pools {
-            view.pools.push(pool.seen(name(&key.name, &pool.report.name), place));
+        for pool in member.pools.values() {
+            view.pools.push(pool.seen(place));
             known.push(pool.is_known());
             backends.push(pool.backend_per_sec());
-            places.push((key.clone(), id, pool.granted.is_some()));
+            granted.push(pool.granted.is_some());
         }
     }
     tell_apart(&mut view.pools);
     let mut unmet = fit_floors(&mut view);
     let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
     let shares = partition::shares(&view, &weights);
-    for ((pool, share), (_, _, is_granted)) in view.pools.iter_mut().zip(shares).zip(&places) {
+    for ((pool, share), is_granted) in view.pools.iter_mut().zip(shares).zip(granted) {
         if !is_granted {
             pool.size = share.memory;
         }
@@ -142,7 +141,7 @@ pub(crate) fn decide(
         view.add_backends(&backends);
     }
     let decision = if is_short { policy.decide(&view) } else { Decision::stay(&view) };
-    let full = |pool: usize| view.pools[pool].name.clone();
+    let full = |pool: usize| view.pools[pool].name.to_string();
     unmet.extend(decision.unmet.iter().map(|unmet| format!("{}: {}", full(unmet.pool), unmet.reason)));
     let moves = decision.moves.iter().filter(|step| step.bytes > 0).map(|step| Move {
         from: step.from.map(full),
@@ -152,45 +151,49 @@ pub(crate) fn decide(
         reason: step.reason.clone(),
     });
     let moves = moves.collect();
-    let pools = note(members, &view, &decision, &places);
-    for member in members.values_mut().filter(|member| member.is_present) {
-        member.note_target();
-    }
+    let pools = note(members, &view, &decision);
     Decided { node: node.to_owned(), memory_bytes, is_short, moves, pools, unmet }
 }
 
-/// Notes the grants in the pools, with what is predicted, and tells them.
-fn note(
-    members: &mut OnNode,
-    view: &View,
-    decision: &Decision,
-    places: &[(Key, u32, bool)],
-) -> Vec<DecidedPool> {
-    let decided = view.pools.iter().zip(&decision.grants).zip(places);
-    let told = decided.filter_map(|((seen, grant), (key, id, _))| {
-        let pool = members.get_mut(key)?.pools.get_mut(id)?;
+/// Notes the grants in the pools of the view, which stand in the order of the instances that
+/// answered, with what is predicted, and tells them.
+fn note(members: &mut OnNode, view: &View, decision: &Decision) -> Vec<DecidedPool> {
+    let mut told = Vec::with_capacity(view.pools.len());
+    let mut decided = view.pools.iter().zip(&decision.grants);
+    for member in members.values_mut().filter(|member| member.is_present) {
+        // The pools come first: they end before a decision of another instance is taken.
+        for (pool, (seen, grant)) in member.pools.values_mut().zip(&mut decided) {
+            told.push(pool.decided(seen, grant.memory));
+        }
+        member.note_target();
+    }
+    told
+}
+
+impl PoolState {
+    /// Takes a grant in place of the present one, which `seen` has.
+    fn decided(&mut self, seen: &Pool, granted_bytes: u64) -> DecidedPool {
         let near = |bytes: u64| bytes.abs_diff(seen.used) <= bytes / NEAR_PART;
-        let predicted = pool.expected.filter(|_| pool.granted.is_some_and(near));
-        let before_bytes = pool.granted.unwrap_or(seen.size);
-        pool.expected = pool.would_miss(grant.memory);
-        pool.granted = Some(grant.memory);
-        Some(DecidedPool {
-            name: seen.name.clone(),
+        let predicted = self.expected.filter(|_| self.granted.is_some_and(near));
+        let before_bytes = self.granted.unwrap_or(seen.size);
+        self.expected = self.would_miss(granted_bytes);
+        self.granted = Some(granted_bytes);
+        DecidedPool {
+            name: Arc::clone(&seen.name),
             before_bytes,
-            granted_bytes: grant.memory,
+            granted_bytes,
             used_bytes: seen.used,
-            reads_per_sec: pool.reads_per_sec,
-            missed: pool.missed,
+            reads_per_sec: self.reads_per_sec,
+            missed: self.missed,
             predicted,
-            expected: pool.expected,
-            floor_bytes: pool.floor(),
+            expected: self.expected,
+            floor_bytes: self.floor(),
             promised_per_sec: seen.min_request_rate,
-            miss_cost_secs: pool.miss_cost_secs(),
+            miss_cost_secs: self.miss_cost_secs(),
             missed_since: None,
-            curve: pool.curve.clone().filter(|_| pool.is_known()),
-        })
-    });
-    told.collect()
+            curve: self.curve.clone().filter(|_| self.is_known()),
+        }
+    }
 }
 
 impl Member {
@@ -209,19 +212,14 @@ fn without_growth(bytes: u64) -> u64 {
     bytes / GROWTH_PART * (GROWTH_PART - 1)
 }
 
-/// The name of a pool in decisions.
-pub(crate) fn name(instance: &str, pool: &str) -> String {
-    if pool.is_empty() { instance.to_owned() } else { format!("{instance}/{pool}") }
-}
-
 /// Gives pools of equal names others: a policy tells pools apart by theirs.
 fn tell_apart(pools: &mut [Pool]) {
-    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    let mut seen: HashMap<Arc<str>, u32> = HashMap::with_capacity(pools.len());
     for pool in pools {
-        let times = seen.entry(pool.name.clone()).or_default();
+        let times = seen.entry(Arc::clone(&pool.name)).or_default();
         *times += 1;
         if *times > 1 {
-            pool.name = format!("{} ({times})", pool.name);
+            pool.name = format!("{} ({times})", pool.name).into();
         }
     }
 }

@@ -62,6 +62,8 @@ pub(crate) struct Member {
 /// A pool of an instance.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolState {
+    /// Its name in decisions.
+    pub(crate) name: Arc<str>,
     pub(crate) report: PoolReport,
     pub(crate) curve: Option<Arc<MissRatioCurve>>,
     pub(crate) samples: f64,
@@ -121,10 +123,10 @@ impl PoolState {
     }
 
     /// The pool as a policy sees it.
-    pub(crate) fn seen(&self, name: String, place: Place) -> Pool {
+    pub(crate) fn seen(&self, place: Place) -> Pool {
         let unknown = || Arc::new(MissRatioCurve::uniform(Unit::Bytes, 1));
         let curve = self.curve.clone().filter(|_| self.is_known()).unwrap_or_else(unknown);
-        let mut pool = Pool::new(name, curve, self.granted.unwrap_or_else(|| self.used()));
+        let mut pool = Pool::new(Arc::clone(&self.name), curve, self.granted.unwrap_or_else(|| self.used()));
         pool.place = place;
         pool.used = self.used();
         pool.floor = self.floor();
@@ -154,6 +156,11 @@ pub(crate) fn none_is_any(amounts: &[Amount]) -> u64 {
         0 => u64::MAX,
         bytes => bytes,
     }
+}
+
+/// The name of a pool in decisions.
+fn name(instance: &str, pool: &str) -> Arc<str> {
+    if pool.is_empty() { instance.into() } else { format!("{instance}/{pool}").into() }
 }
 
 /// A figure of a message, which may be anything.
@@ -271,6 +278,7 @@ impl Member {
             Some((curve, finite(told.samples), finite(told.error).min(1.0)))
         });
         let pool = self.pools.entry(told.id).or_insert_with(|| PoolState {
+            name: name(&self.instance.name, &told.name),
             report: PoolReport::default(),
             curve: None,
             samples: 0.0,
@@ -286,8 +294,12 @@ impl Member {
         if let Some((curve, samples, error)) = learnt {
             (pool.curve, pool.samples, pool.error, pool.curve_at) = (Some(curve), samples, error, now);
         }
-        let name =
-            if told.name.is_empty() { std::mem::take(&mut pool.report.name) } else { told.name.clone() };
+        let name = if told.name.is_empty() || told.name == pool.report.name {
+            std::mem::take(&mut pool.report.name)
+        } else {
+            pool.name = name(&self.instance.name, &told.name);
+            told.name.clone()
+        };
         pool.report = PoolReport {
             name,
             curve: None,

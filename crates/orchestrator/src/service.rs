@@ -26,12 +26,9 @@ use crate::etcd::keys::{Contender, Keys};
 use crate::etcd::reign::Election;
 use crate::fleet::{Fleet, FleetConfig, FleetError};
 use crate::keeper::Keeper;
-use crate::shared::{LONGEST_CALL, Shared};
+use crate::shared::{LONGEST_CALL, LONGEST_SAVE, Shared};
 use crate::store::{Store, StoreError};
 use crate::{Nanos, admin};
-
-/// The longest that a registration waits for its record to be saved: less than an agent waits.
-pub(crate) const LONGEST_SAVE: Duration = Duration::from_millis(800);
 
 /// The longest that the tasks take to end: the last one gives the leadership back.
 const LONGEST_END: Duration = Duration::from_secs(2);

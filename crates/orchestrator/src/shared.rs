@@ -24,6 +24,9 @@ use crate::{MILLI, Nanos};
 /// The longest that an agent is waited for.
 pub(crate) const LONGEST_CALL: Duration = Duration::from_secs(1);
 
+/// The longest that a registration waits for its record to be saved: less than an agent waits.
+pub(crate) const LONGEST_SAVE: Duration = Duration::from_millis(800);
+
 /// The state of the orchestrator, which all tasks share.
 pub(crate) struct Shared {
     pub(crate) fleet: Mutex<Fleet>,

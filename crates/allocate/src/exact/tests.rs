@@ -51,7 +51,7 @@ fn problem(rng: &mut SeededRng, n: usize, concave: bool, window: f64) -> (Proble
     let choices = curves.iter().map(|curve| {
         let rate = 10_f64.powf(rng.random_range(2.0..4.0));
         let worth = if concave {
-            Worth::hit_rate(&curve.hull(), rate, 1.0)
+            Worth::hit_rate(curve.hull(), rate, 1.0)
         } else {
             Worth::throughput(curve, 1.0, |_, miss_ratio| rate / miss_ratio)
         };

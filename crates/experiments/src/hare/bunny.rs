@@ -67,7 +67,7 @@ fn table(view: &View, seen: &[Seen]) -> Table {
     let mut table = Table::new("normalised throughput", columns);
     for (i, pool) in view.pools.iter().enumerate() {
         let mut row =
-            vec![pool.name.clone(), format!("{:.1} %", 100.0 * pool.curve.miss_ratio(pool.size as f64))];
+            vec![pool.name.to_string(), format!("{:.1} %", 100.0 * pool.curve.miss_ratio(pool.size as f64))];
         row.extend(seen.iter().skip(1).map(|(_, gains, _)| format!("{:.2}", gains[i])));
         row.extend(
             seen.iter().skip(3).map(|(.., grants)| format!("{:.1} MB", grants[i].memory as f64 / 1e6)),

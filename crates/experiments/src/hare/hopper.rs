@@ -189,11 +189,11 @@ fn h7(context: &mut Context) -> Report {
     columns.extend(policies.iter().map(|(name, ..)| *name));
     columns.extend(["memory by HARE", "misses"]);
     let mut table = Table::new("normalised throughput", columns);
-    let names = view.pools.iter().map(|pool| pool.name.clone());
+    let names = view.pools.iter().map(|pool| pool.name.to_string());
     let chart =
         Chart::new("figure 7 by model", "tenant", "normalised throughput, cut at 4").over(names).up_to(4.0);
     for (i, pool) in view.pools.iter().enumerate() {
-        let mut row = vec![pool.name.clone()];
+        let mut row = vec![pool.name.to_string()];
         row.extend(policies.iter().map(|(_, gains, _)| format!("{:.2}", gains[i])));
         let memory = policies[4].2[i].memory;
         let misses =

@@ -78,7 +78,7 @@ impl Hopper {
         Demand { fixed: 1.0 - self.reads, on_miss: self.reads * keys }
     }
 
-    pub(super) fn pool(&self, name: impl Into<String>, seed: u64) -> Pool {
+    pub(super) fn pool(&self, name: impl Into<std::sync::Arc<str>>, seed: u64) -> Pool {
         let mut pool = Pool::new(name, self.curve(seed), 0);
         pool.demands = self.demands();
         pool.grants = vec![0.0; 3];

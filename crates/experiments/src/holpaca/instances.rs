@@ -65,7 +65,7 @@ pub(super) fn instance(rng: &mut SeededRng, pools: usize, kind: Kind, cliffs: bo
             Kind::Hits => (0, memory),
         };
         let worth = match kind {
-            Kind::Hits => Worth::hit_rate(&curve.hull(), rate, 1.0),
+            Kind::Hits => Worth::hit_rate(curve.hull(), rate, 1.0),
             _ => Worth::throughput(curve, 1.0, |_, miss_ratio| rate / miss_ratio),
         };
         Choice { low, high, worth }

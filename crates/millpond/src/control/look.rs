@@ -274,7 +274,7 @@ fn pin_unknown(view: &mut View, seen: &[Seen]) -> Option<String> {
         (pool.floor, pool.ceiling) = (share.memory, share.memory);
     }
     let without: Vec<&str> =
-        seen.iter().filter(|seen| !seen.is_learnt).map(|seen| seen.pool.name.as_str()).collect();
+        seen.iter().filter(|seen| !seen.is_learnt).map(|seen| &*seen.pool.name).collect();
     (!without.is_empty()).then(|| {
         let (count, more) = (without.len(), if without.len() > NAMED { " …" } else { "" });
         let first = without[..count.min(NAMED)].join(", ");

@@ -3,8 +3,8 @@
 //! It grants itself a lease and creates the leader's key with it, if there is none. Then it reads
 //! all records, saves the next term (`guard`), and leads in that. It renews the lease three times
 //! while that runs. If no answer comes it stops deciding when the lease is over by its own clock,
-//! and goes on in the same term once etcd says that the lease lives: nobody has led meanwhile. While
-//! it leads it looks at its key, whose revision falls if etcd was restored from a backup.
+//! and goes on in the same term once etcd says that the lease lives: nobody has led meanwhile.
+//! While it leads it looks at its key, whose revision falls if etcd was restored from a backup.
 
 use super::guard::{Guard, Saved};
 use super::keys::{self, Contender, Keys, get, put, read_by};

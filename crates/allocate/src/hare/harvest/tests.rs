@@ -87,7 +87,7 @@ fn view(rng: &mut SeededRng) -> View {
     let mut pools: Vec<Pool> = Vec::new();
     for i in 0..tenants {
         let mut pool = match pools.last() {
-            Some(last) if rng.random_bool(0.2) => Pool { name: format!("p{i}"), ..last.clone() },
+            Some(last) if rng.random_bool(0.2) => Pool { name: format!("p{i}").into(), ..last.clone() },
             _ => Pool::new(format!("p{i}"), curve(rng, memory), 0),
         };
         pool.weight = rng.random_range(0.5..2.0);
