@@ -20,6 +20,7 @@
 //! | [`anneal`] | HOLPACA's simulated annealing in three variants: repaired, as in the paper, as in its program |
 //! | [`hull`], [`exact`] | exact solutions, over hulls and for worths of any shape |
 //! | [`holpaca`] | throughput maximisation and minimum throughputs, with either solver |
+//! | [`cost`] | misses that count by what one costs |
 //! | [`registry`] | all policies by name |
 //! | [`interval`] | the time until the next decision |
 //! | [`fairness`] | the normalised throughput: the gain or loss of a pool against its share |
@@ -35,6 +36,7 @@
 pub mod anneal;
 pub mod arbiter;
 pub mod cliffhanger;
+pub mod cost;
 pub mod decision;
 pub mod drf;
 pub mod dynacache;

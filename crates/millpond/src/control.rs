@@ -42,6 +42,7 @@ use memory::{ByteSize, Cache, Error, ErrorKind, Part, PoolId, PoolStats};
 
 use self::look::{Counts, Seen};
 pub use self::survey::PoolSurvey;
+pub use allocate::cost::Objective;
 
 /// One byte in this many of the memory for slabs is not granted: for index and queues that grow.
 const SPARE_PART: u64 = 32;
@@ -52,24 +53,14 @@ const NEAR_PART: u64 = 16;
 /// The smallest move that is told, in bytes.
 const LEAST_MOVE: u64 = 64 << 10;
 
-/// The aim of policies that save misses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Objective {
-    /// Misses, each worth as much as any other of a pool of the same weight.
-    #[default]
-    Hits,
-    /// The time that clients wait for misses: a pool's misses count by what one costs
-    /// ([`MissCost`](memory::watch::MissCost), or [`ControlConfig::miss_costs`]).
-    TimeSaved,
-}
-
 /// The settings of a [`Controller`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControlConfig {
     /// The policy, by its name in [`allocate::registry`]. Default `most-hits`: most hits per
     /// second, each times the pool's weight, by the curves as they are.
     pub policy: String,
-    /// The aim of policies that save misses. Default hits.
+    /// The aim of policies that save misses. Default hits. The cost of a miss is the learnt one
+    /// ([`MissCost`](memory::watch::MissCost)), or that of [`Self::miss_costs`].
     pub objective: Objective,
     /// The costs of a miss of pools, by name, in place of the learnt ones. Default none.
     pub miss_costs: HashMap<String, Duration>,

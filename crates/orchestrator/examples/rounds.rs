@@ -166,6 +166,7 @@ fn main() -> Result<()> {
         budget: Budget { each: Some(each), ..Budget::default() },
         lease: 10_000_000_000,
         policy,
+        objective: allocate::cost::Objective::Hits,
         rails: Default::default(),
     };
     let config = ServiceConfig {

@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use allocate::cost::Objective;
 use allocate::guard::Rails;
 use base::{ByteSize, Clock};
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use control::access::{Access, AccessArguments, causes};
 
 use crate::etcd::EtcdConfig;
@@ -40,6 +42,15 @@ pub struct OrchestrateArguments {
     /// The policy, by its name in docs/allocation.md
     #[arg(long, value_name = "NAME", default_value = "most-hits")]
     pub policy: String,
+    /// The aim of policies that save misses: `hits` saves most misses, and `time` most of the time
+    /// that clients wait for them, by the cost of a miss that agents tell
+    #[arg(
+        long,
+        value_name = "AIM",
+        default_value = "hits",
+        value_parser = PossibleValuesParser::new(["hits", "time"]).map(|name| objective(&name))
+    )]
+    pub objective: Objective,
     /// The time between two rounds
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub period: Duration,
@@ -109,6 +120,10 @@ fn node(text: &str) -> Result<(String, ByteSize), String> {
     Ok((name.to_owned(), size.parse().map_err(|error: base::bytes::ParseByteSizeError| error.to_string())?))
 }
 
+fn objective(name: &str) -> Objective {
+    if name == "time" { Objective::TimeSaved } else { Objective::Hits }
+}
+
 /// A time such as `500ms` or `5s`.
 fn time(text: &str) -> Result<Duration, String> {
     let error = || format!("`{text}` is not a time such as 5s or 500ms");
@@ -169,6 +184,7 @@ impl OrchestrateArguments {
             budget: Budget { each: self.memory.map(ByteSize::as_u64), nodes, spare: self.spare.as_u64() },
             lease: u64::try_from(self.lease.as_nanos()).unwrap_or(u64::MAX),
             policy: self.policy.clone(),
+            objective: self.objective,
             rails,
         };
         let config = ServiceConfig {

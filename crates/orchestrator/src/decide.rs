@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use allocate::cost::{self, Objective};
 use allocate::guard::{Aim, Guarded};
 use allocate::registry::Registered;
 use allocate::{Decision, Place, Policy, Pool, View, partition};
@@ -93,7 +94,7 @@ pub struct DecidedPool {
 /// in them. `memory` is what all of these together may have.
 pub(crate) fn decide(
     policy: &mut Guarded<Registered>,
-    aim: Option<Aim>,
+    (aim, objective): (Option<Aim>, Objective),
     node: &str,
     members: &mut OnNode,
     memory: u64,
@@ -104,7 +105,7 @@ pub(crate) fn decide(
     let memory_bytes = without_growth(memory.saturating_sub(overhead));
     let mut view = View { memory: memory_bytes, ..View::default() };
     let (goes_by_curves, is_for_throughput) = (aim.is_some(), aim == Some(Aim::Throughput));
-    let (mut known, mut granted, mut backends) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut known, mut granted, mut backends, mut costs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     policy.rails.instances.clear();
     for (i, member) in members.values().filter(here).enumerate() {
         let place = Place { node: 0, instance: i as u32 };
@@ -117,6 +118,7 @@ pub(crate) fn decide(
             known.push(pool.is_known());
             backends.push(pool.backend_per_sec());
             granted.push(pool.granted.is_some());
+            costs.push((pool.misses_per_sec, pool.miss_cost_secs()));
         }
     }
     tell_apart(&mut view.pools);
@@ -137,6 +139,10 @@ pub(crate) fn decide(
     // An instance cannot use what another one leaves, so one that has filled what it has is enough.
     let is_filled = |pool: &Pool| pool.size > 0 && pool.used >= pool.size - pool.size / FILLED_PART;
     let is_short = view.pools.iter().any(is_filled);
+    if objective == Objective::TimeSaved {
+        let factors = cost::factors(&costs);
+        view.pools.iter_mut().zip(factors).for_each(|(pool, factor)| pool.weight *= factor);
+    }
     if is_for_throughput {
         view.add_backends(&backends);
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use allocate::cost::Objective;
 use allocate::guard::{Aim, Guarded, Rails};
 use allocate::registry::{self, Registered};
 use control::amounts;
@@ -54,6 +55,8 @@ pub struct FleetConfig {
     pub lease: Nanos,
     /// The policy, by its name in [`allocate::registry`].
     pub policy: String,
+    /// The aim of policies that save misses.
+    pub objective: Objective,
     /// Bounds on decisions; nodes and instances are the fleet's own.
     pub rails: Rails,
 }
@@ -446,6 +449,7 @@ impl Fleet {
         }
         let nodes: Vec<String> = self.members.nodes().map(|(node, _)| node.to_owned()).collect();
         self.policies.retain(|node, _| nodes.binary_search(node).is_ok());
+        let aim = (self.entry.aim, self.config.objective);
         let mut decided = Vec::with_capacity(nodes.len());
         for node in &nodes {
             let absent = self.members.on(node).filter(|(_, member)| !member.is_present);
@@ -457,7 +461,7 @@ impl Fleet {
                 .entry(node.clone())
                 .or_insert_with(|| Guarded::new(self.entry.registered(), rails));
             let Some(members) = self.members.on_mut(node) else { continue };
-            let decide = || decide::decide(policy, self.entry.aim, node, members, memory);
+            let decide = || decide::decide(policy, aim, node, members, memory);
             // Figures come from others: what they make of one node is not to stop the rest.
             match std::panic::catch_unwind(std::panic::AssertUnwindSafe(decide)) {
                 Ok(made) => decided.push(made),

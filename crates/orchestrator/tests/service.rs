@@ -93,6 +93,7 @@ fn orchestrator(listen: &str, state: Option<&Path>, access: &Access) -> Service 
             budget: Budget { each: Some(64 * MIB), spare: 4 * MIB, ..Budget::default() },
             lease: LEASE.as_nanos() as u64,
             policy: "most-hits".to_owned(),
+            objective: allocate::cost::Objective::Hits,
             rails: allocate::guard::Rails { least_share: 0.1, step: 0.2, ..Default::default() },
         },
         state: state.map(Path::to_owned),

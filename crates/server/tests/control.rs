@@ -200,6 +200,7 @@ fn orchestrator(memory: u64) -> Orchestrator {
             budget: Budget { each: Some(memory), ..Budget::default() },
             lease: 1_000_000_000,
             policy: "most-hits".to_owned(),
+            objective: allocate::cost::Objective::Hits,
             rails: allocate::guard::Rails { least_share: 0.1, step: 0.1, ..Default::default() },
         },
         state: None,

@@ -211,20 +211,17 @@ fn curve(
     }
 }
 
-/// Has a pool's misses count by what one costs, relative to the mean cost over all misses. A pool
-/// of which no cost is known counts as if one cost the mean.
+/// Has a pool's misses count by what one costs.
 pub(super) fn weigh_by_cost(seen: &mut [Seen]) {
-    let known = seen.iter().filter_map(|seen| {
-        let misses = seen.missed.unwrap_or(1.0) * seen.reads as f64;
-        Some((misses, misses * seen.miss_cost?.as_secs_f64()))
-    });
-    let (misses, secs) = known.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
-    if misses <= 0.0 || secs <= 0.0 {
-        return;
-    }
-    for seen in seen {
-        let relative = seen.miss_cost.map_or(1.0, |cost| cost.as_secs_f64() * misses / secs);
-        seen.pool.weight *= relative.clamp(1.0 / MOST_COST, MOST_COST);
+    let costs: Vec<(f64, Option<f64>)> = seen
+        .iter()
+        .map(|seen| {
+            let misses = seen.missed.unwrap_or(1.0) * seen.reads as f64;
+            (misses, seen.miss_cost.map(|cost| cost.as_secs_f64()))
+        })
+        .collect();
+    for (seen, factor) in seen.iter_mut().zip(allocate::cost::factors(&costs)) {
+        seen.pool.weight *= factor;
     }
 }
 

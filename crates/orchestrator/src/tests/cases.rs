@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use allocate::cost::Objective;
 use allocate::guard::Rails;
 use base::rng::{RngExt, seeded};
 use control::amounts::{memory, of_memory};
@@ -18,11 +19,16 @@ const MIB: u64 = 1 << 20;
 const MEMORY: u64 = 1_000 * MIB;
 
 fn fleet(policy: &str) -> Fleet {
+    fleet_for(policy, Objective::Hits)
+}
+
+fn fleet_for(policy: &str, objective: Objective) -> Fleet {
     let config = FleetConfig {
         id: 1,
         budget: Budget { each: Some(MEMORY), ..Budget::default() },
         lease: 5 * SECOND,
         policy: policy.to_owned(),
+        objective,
         rails: Rails { least_share: 0.1, step: 0.1, hysteresis: 0.01, smoothing: 0.3, ..Rails::default() },
     };
     Fleet::new(config, 1, [], 0).expect("the policy is there")
@@ -244,4 +250,39 @@ fn no_figure_of_an_agent_stops_the_decisions_about_others() {
             (1..12).for_each(|second| agents.round(&mut fleet, second));
         }
     }
+}
+
+/// Two pools of equal curves, of which the first one's misses cost a hundred times as much.
+#[test]
+fn time_saved_counts_misses_by_what_they_cost() {
+    let first_has = |objective| {
+        let (mut fleet, mut agents) = (fleet_for("most-hits", objective), Agents::default());
+        for session in [71, 72] {
+            agents.limits.insert(session, (MEMORY / 2, 0));
+            fleet.register(&registration(&format!("i{session}"), session, MEMORY / 2), 0);
+        }
+        let points = (1..=64).map(|i| (MEMORY / 64 * i, 1.0 - (i as f64 / 64.0).sqrt()));
+        let curve = Curve { samples: 1e4, ..control::curve::write(points) };
+        for second in 1..40 {
+            for (&session, &(limit, _)) in &agents.limits {
+                let missed = 1.0 - (limit as f64 / MEMORY as f64).sqrt();
+                let pool = PoolReport {
+                    id: 1,
+                    used: of_memory(limit),
+                    weight: 1.0,
+                    reads: 10_000 * second,
+                    misses: (10_000.0 * second as f64 * missed) as u64,
+                    miss_cost_micros: if session == 71 { 10_000.0 } else { 100.0 },
+                    curve: Some(curve.clone()),
+                    ..PoolReport::default()
+                };
+                agents.pools.insert(session, vec![pool]);
+            }
+            agents.round(&mut fleet, second);
+        }
+        agents.limits[&71].0
+    };
+    let (by_hits, by_time) = (first_has(Objective::Hits), first_has(Objective::TimeSaved));
+    assert!(by_hits.abs_diff(MEMORY / 2) < MEMORY / 20, "alike: {by_hits}");
+    assert!(by_time > MEMORY / 4 * 3, "{by_time} of {MEMORY}");
 }

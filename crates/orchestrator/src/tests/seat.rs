@@ -253,6 +253,7 @@ impl World {
             },
             lease: LEASE,
             policy: "most-hits".to_owned(),
+            objective: allocate::cost::Objective::Hits,
             rails: allocate::guard::Rails {
                 least_share: 0.1,
                 step: 0.1,
