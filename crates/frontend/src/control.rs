@@ -7,7 +7,7 @@
 //!
 //! [`apply`]: Control::apply
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{ByteSize, Clock, Ledger, Part};
@@ -62,10 +62,16 @@ pub struct Decision {
     pub is_dry_run: bool,
     /// The memory that was distributed, in bytes of slabs.
     pub memory_bytes: u64,
-    /// The moves, the largest first.
+    /// The largest moves, the largest first.
     pub moves: Vec<Move>,
-    /// The pools whose grants changed, with those that changed most first.
+    /// The number of all moves.
+    pub moves_count: usize,
+    /// The memory that all moves together move, in bytes of slabs.
+    pub moved_bytes: u64,
+    /// The pools whose grants changed most, with those that changed most first.
     pub pools: Vec<DecidedPool>,
+    /// The number of all pools whose grants changed.
+    pub pools_count: usize,
 }
 
 /// A pool in a decision.
@@ -123,10 +129,12 @@ pub struct ControlStatus {
 impl Decision {
     fn of(round: &Round, number: u64, at_secs: u32, config: &ControlConfig) -> Self {
         let mut moves = round.moves.clone();
+        let (moves_count, moved_bytes) = (moves.len(), moves.iter().map(|step| step.bytes).sum());
         moves.sort_by_key(|step| std::cmp::Reverse(step.bytes));
         moves.truncate(MAX_KEPT);
         let change = |pool: &PoolRound| pool.granted_bytes.abs_diff(pool.before_bytes);
         let mut changed: Vec<&PoolRound> = round.pools.iter().filter(|pool| change(pool) > 0).collect();
+        let pools_count = changed.len();
         changed.sort_by_key(|pool| std::cmp::Reverse(change(pool)));
         changed.truncate(MAX_KEPT);
         let pools = changed.into_iter().map(|pool| DecidedPool {
@@ -150,7 +158,10 @@ impl Decision {
             is_dry_run: config.dry_run,
             memory_bytes: round.memory_bytes,
             moves,
+            moves_count,
+            moved_bytes,
             pools: pools.collect(),
+            pools_count,
         }
     }
 
@@ -288,7 +299,7 @@ impl State {
         }
         // But for the figures in them.
         let words = |unmet: &String| unmet.replace(|c: char| c.is_ascii_digit() || c == '.', "");
-        let told: Vec<String> = self.last.iter().flat_map(|last| &last.unmet).map(words).collect();
+        let told: HashSet<String> = self.last.iter().flat_map(|last| &last.unmet).map(words).collect();
         for unmet in round.unmet.iter().filter(|unmet| !told.contains(&words(unmet))) {
             tracing::warn!(unmet, "Not all pools can have the memory that they are to have.");
         }
@@ -296,13 +307,12 @@ impl State {
         if let Some(config) = config {
             self.figures.decisions += 1;
             let decision = Decision::of(&round, self.figures.decisions, at_secs, config);
-            let bytes = round.moves.iter().map(|step| step.bytes).sum::<u64>();
-            self.figures.moved_bytes += if config.dry_run { 0 } else { bytes };
+            self.figures.moved_bytes += if config.dry_run { 0 } else { decision.moved_bytes };
             // In a dry run the next round would decide the same.
             let is_told =
                 decision.is_dry_run && self.decisions.back().is_some_and(|last| last.is_like(&decision));
             if !is_told {
-                report(&decision, &round, bytes);
+                report(&decision, &round);
                 self.held_bytes += decision.held_bytes();
                 ledger.charge(Part::Fixed, decision.held_bytes());
                 self.decisions.push_back(decision);
@@ -325,13 +335,13 @@ impl State {
 }
 
 /// Logs a decision, with the reason of its largest move.
-fn report(decision: &Decision, round: &Round, bytes: u64) {
+fn report(decision: &Decision, round: &Round) {
     let (number, policy) = (decision.number, &decision.policy);
-    let memory = ByteSize::new(bytes).to_string();
+    let memory = ByteSize::new(decision.moved_bytes).to_string();
     let reason = decision.moves.first().map_or("", |step| &step.reason);
     let saved = round.moves.iter().map(|step| step.saved_misses_per_sec).sum::<f64>();
     let saved_misses_per_sec = format!("{saved:.1}");
-    let moves = round.moves.len();
+    let moves = decision.moves_count;
     let what = if decision.is_dry_run { "would be" } else { "is" };
     tracing::info!(
         number,
@@ -343,3 +353,6 @@ fn report(decision: &Decision, round: &Round, bytes: u64) {
         "Memory {what} moved between pools."
     );
 }
+
+#[cfg(test)]
+mod tests;

@@ -81,9 +81,10 @@ fn decision(decision: &Decision, asked: &Asked) -> Option<Value> {
         "dry_run": decision.is_dry_run,
         "memory_bytes": decision.memory_bytes,
         "moves": asked.moves(&decision.moves, wanted)?.into_iter().map(step).collect::<Vec<_>>(),
-        "moves_count": decision.moves.len(),
-        "moved_bytes": decision.moves.iter().map(|step| step.bytes).sum::<u64>(),
+        "moves_count": decision.moves_count,
+        "moved_bytes": decision.moved_bytes,
         "outcome": Outcome::of(outcome),
+        "pools_count": decision.pools_count,
     });
     if !asked.brief {
         shown["pools"] = decision.pools.iter().map(decided).collect();
