@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
-use crate::ask::PoolCurve;
-use crate::decide::{Decided, DecidedPool, Move};
+use crate::ask::{PoolCurve, PoolName, Unanswered};
+use crate::decide::{DecidedPool, Move};
 use crate::exchange::MemberStatus;
-use crate::history::Told;
 use crate::metrics;
 use crate::shared::{LONGEST_SAVE, Shared};
+use crate::told::Told;
 
 /// Connections of operators at the same time: others wait, so that agents find room.
 const MOST_CONNECTIONS: usize = 64;
@@ -164,7 +164,7 @@ async fn fleet(State(shared): State<Arc<Shared>>) -> Response {
             is_short: decided.is_some_and(|decided| decided.is_short),
             unmet: decided.map(|decided| decided.unmet.clone()).unwrap_or_default(),
             instances: here.map(instance).collect(),
-            pools: decided.map(|Decided { pools, .. }| pools.clone()).unwrap_or_default(),
+            pools: decided.map(|decided| decided.pools.clone()).unwrap_or_default(),
             name,
         }
     });
@@ -204,20 +204,25 @@ struct Listed<'a> {
     policy: &'a str,
     node: &'a str,
     memory_bytes: u64,
-    /// The moves that are asked for, of `moves_count`, which are `moved_bytes` together.
+    /// The moves that are asked for, of the largest of `moves_count`, which move `moved_bytes`.
     moves: Vec<&'a Move>,
     moves_count: usize,
     moved_bytes: u64,
     outcome: Outcome,
+    /// Those that change most, of `pools_count`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pools: Option<&'a [DecidedPool]>,
+    pools_count: usize,
     unmet: &'a [String],
 }
 
 impl<'a> Listed<'a> {
     /// `None`: the decision is not asked for.
     fn of(told: &'a Told, asked: &Asked) -> Option<Self> {
-        let Told { number, at_secs, policy, decided, .. } = told;
+        let Told { number, at_secs, policy, decided, totals, .. } = told;
+        if asked.node.as_ref().is_some_and(|node| *node != decided.node) {
+            return None;
+        }
         let wanted = |step: &Move| asked.has_move(step.from.as_deref(), step.to.as_deref(), &step.reason);
         let outcome = decided.pools.iter().map(|pool| PoolOutcome {
             reads_per_sec: pool.reads_per_sec,
@@ -232,18 +237,19 @@ impl<'a> Listed<'a> {
             node: &decided.node,
             memory_bytes: decided.memory_bytes,
             moves: asked.moves(&decided.moves, wanted)?,
-            moves_count: decided.moves.len(),
-            moved_bytes: decided.moves.iter().map(|step| step.bytes).sum(),
+            moves_count: totals.moves,
+            moved_bytes: totals.moved_bytes,
             outcome: Outcome::of(outcome),
             pools: (!asked.brief).then_some(&decided.pools),
+            pools_count: totals.pools,
             unmet: &decided.unmet,
         })
     }
 }
 
 async fn decisions(State(shared): State<Arc<Shared>>, Query(asked): Query<Asked>) -> Response {
-    let history = shared.history();
-    Json(history.decisions().filter_map(|told| Listed::of(told, &asked)).collect::<Vec<_>>()).into_response()
+    let kept = shared.history().decisions();
+    Json(kept.iter().filter_map(|told| Listed::of(told, &asked)).collect::<Vec<_>>()).into_response()
 }
 
 /// A decision with the curves that its pools had then: sizes in bytes, with the miss ratio at each.
@@ -255,10 +261,9 @@ struct WithCurves<'a> {
 }
 
 async fn decision(State(shared): State<Arc<Shared>>, Path(number): Path<u64>) -> Response {
-    let history = shared.history();
-    let told = history.decisions().find(|told| told.number == number);
-    let Some((told, listed)) = told.and_then(|told| Some((told, Listed::of(told, &Asked::default())?)))
-    else {
+    let told = shared.history().decision(number);
+    let listed = told.as_ref().and_then(|told| Some((told, Listed::of(told, &Asked::default())?)));
+    let Some((told, listed)) = listed else {
         let words = format!("There is no decision {number}, or it is not kept any more.\n");
         return (StatusCode::NOT_FOUND, words).into_response();
     };
@@ -272,37 +277,45 @@ async fn decision(State(shared): State<Arc<Shared>>, Path(number): Path<u64>) ->
 /// The pool and the grant to ask about.
 #[derive(Debug, Deserialize)]
 struct Question {
+    node: Option<String>,
     pool: String,
     bytes: u64,
 }
 
 async fn what_if(State(shared): State<Arc<Shared>>, Query(question): Query<Question>) -> Response {
-    let answer = shared.fleet().what_if(&question.pool, question.bytes);
-    answer.map_or_else(|| unknown(&question.pool), |answer| Json(answer).into_response())
+    let asked = PoolName { node: question.node.as_deref(), pool: &question.pool };
+    let answer = shared.fleet().what_if(asked, question.bytes, shared.now());
+    answer.map_or_else(|reason| unanswered(&reason), |answer| Json(answer).into_response())
 }
 
 /// The pool whose curve is asked for.
 #[derive(Debug, Deserialize)]
 struct Named {
+    node: Option<String>,
     pool: String,
 }
 
-async fn curve(State(shared): State<Arc<Shared>>, Query(Named { pool }): Query<Named>) -> Response {
-    let curve = shared.fleet().curve(&pool, shared.now());
-    curve.map_or_else(|| unknown(&pool), |curve| Json(curve).into_response())
+async fn curve(State(shared): State<Arc<Shared>>, Query(Named { node, pool }): Query<Named>) -> Response {
+    let asked = PoolName { node: node.as_deref(), pool: &pool };
+    let learnt = shared.fleet().curve(asked, shared.now());
+    learnt.map_or_else(|reason| unanswered(&reason), |learnt| Json(learnt.drawn(usize::MAX)).into_response())
 }
 
 /// Points of a curve where all are asked for.
 const SOME_POINTS: usize = 48;
 
 async fn curves(State(shared): State<Arc<Shared>>) -> Response {
-    let curves: Vec<PoolCurve> = shared.fleet().curves(SOME_POINTS, shared.now()).collect();
+    let learnt = shared.fleet().curves(shared.now());
+    let curves: Vec<PoolCurve> = learnt.into_iter().map(|learnt| learnt.drawn(SOME_POINTS)).collect();
     Json(curves).into_response()
 }
 
-fn unknown(pool: &str) -> Response {
-    let words = format!("There is no pool {pool:?}, or its curve is not known yet.\n");
-    (StatusCode::NOT_FOUND, words).into_response()
+fn unanswered(reason: &Unanswered) -> Response {
+    let status = match reason {
+        Unanswered::Unknown(_) | Unanswered::NotLearnt(_) => StatusCode::NOT_FOUND,
+        Unanswered::Ambiguous { .. } => StatusCode::BAD_REQUEST,
+    };
+    (status, format!("{reason}\n")).into_response()
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {

@@ -8,7 +8,7 @@ use allocate::guard::{Aim, Guarded};
 use allocate::registry::Registered;
 use allocate::{Decision, Place, Policy, Pool, View, partition};
 use curve::MissRatioCurve;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::member::{Member, PoolState};
 use crate::members::OnNode;
@@ -26,7 +26,7 @@ const BEGIN_PART: u64 = 64;
 const NEAR_PART: u64 = 16;
 
 /// A decision about the pools of a node.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Decided {
     /// The node.
     pub node: String,
@@ -42,8 +42,15 @@ pub struct Decided {
     pub unmet: Vec<String>,
 }
 
+impl Decided {
+    /// The memory that all moves together move, in bytes.
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        self.moves.iter().map(|step| step.bytes).fold(0, u64::saturating_add)
+    }
+}
+
 /// A move of memory that was decided.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Move {
     /// The pool that gives, as `instance/pool`; `None` for memory that nobody had.
     pub from: Option<String>,
@@ -58,7 +65,7 @@ pub struct Move {
 }
 
 /// A pool in a decision.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DecidedPool {
     /// `instance/pool`.
     pub name: Arc<str>,
@@ -184,6 +191,7 @@ impl PoolState {
         let before_bytes = self.granted.unwrap_or(seen.size);
         self.expected = self.would_miss(granted_bytes);
         self.granted = Some(granted_bytes);
+        self.decided_name = Arc::clone(&seen.name);
         DecidedPool {
             name: Arc::clone(&seen.name),
             before_bytes,

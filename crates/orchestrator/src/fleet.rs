@@ -174,7 +174,7 @@ impl Fleet {
         let status = |member: &Member| MemberStatus {
             instance: member.instance.clone(),
             address: member.address.clone(),
-            is_leased: member.reported_at.is_some() && now < member.lease_until,
+            is_leased: member.is_leased(now),
             limit_bytes: member.hold.limit(),
             used_bytes: member.hold.used(),
             held_bytes: member.hold.held(),

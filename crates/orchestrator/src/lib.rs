@@ -42,14 +42,15 @@ mod shared;
 mod store;
 #[cfg(test)]
 mod tests;
+mod told;
 
-pub use ask::{PoolCurve, WhatIf};
+pub use ask::{Learnt, PoolCurve, PoolName, Unanswered, WhatIf};
 pub use decide::{Decided, DecidedPool, Move};
 pub use etcd::EtcdConfig;
 pub use exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request, Superseded};
 pub use fleet::{Budget, Fleet, FleetConfig, FleetError};
-pub use history::Told;
 pub use store::StoreError;
+pub use told::{Told, Totals};
 
 /// A time or a span of time, in nanoseconds.
 pub type Nanos = u64;

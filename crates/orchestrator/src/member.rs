@@ -65,6 +65,8 @@ pub(crate) struct PoolState {
     /// Its name in decisions.
     pub(crate) name: Arc<str>,
     pub(crate) report: PoolReport,
+    /// Its name in the latest decision about it; before the first one, [`Self::name`].
+    pub(crate) decided_name: Arc<str>,
     pub(crate) curve: Option<Arc<MissRatioCurve>>,
     pub(crate) samples: f64,
     /// A bound on the mean error of the curve; 0 = unknown.
@@ -192,6 +194,11 @@ impl Member {
         }
     }
 
+    /// Returns whether the lease runs of an agent that has answered.
+    pub(crate) fn is_leased(&self, now: Nanos) -> bool {
+        self.reported_at.is_some() && now < self.lease_until
+    }
+
     pub(crate) fn call(&self, key: &Key, request: Request, made_at: Nanos) -> Call {
         Call { key: key.clone(), address: self.address.clone(), made_at, request }
     }
@@ -277,9 +284,11 @@ impl Member {
             let curve = Arc::new(MissRatioCurve::new(Unit::Bytes, points).ok()?);
             Some((curve, finite(told.samples), finite(told.error).min(1.0)))
         });
+        let named = name(&self.instance.name, &told.name);
         let pool = self.pools.entry(told.id).or_insert_with(|| PoolState {
-            name: name(&self.instance.name, &told.name),
+            name: Arc::clone(&named),
             report: PoolReport::default(),
+            decided_name: named,
             curve: None,
             samples: 0.0,
             error: 0.0,

@@ -11,6 +11,8 @@ pub const LISTED_MOVES: usize = 4;
 pub struct Asked {
     /// True for a list: at most [`LISTED_MOVES`] moves of each decision, and no pools.
     pub brief: bool,
+    /// Only decisions about this node; a server has none, and does not look at this.
+    pub node: Option<String>,
     /// Only moves from or to this pool, and decisions that have one.
     pub pool: Option<String>,
     /// Only moves that have these words, in the name of a pool or the reason, and decisions that

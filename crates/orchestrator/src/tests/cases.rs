@@ -18,7 +18,7 @@ use crate::{Answer, Budget, Call, Failure, Fleet, FleetConfig, Nanos, Outgoing, 
 const MIB: u64 = 1 << 20;
 const MEMORY: u64 = 1_000 * MIB;
 
-fn fleet(policy: &str) -> Fleet {
+pub(super) fn fleet(policy: &str) -> Fleet {
     fleet_for(policy, Objective::Hits)
 }
 

@@ -1,5 +1,6 @@
 //! The fleet with agents in a simulated network.
 
+mod ask;
 mod cases;
 mod etcd;
 mod seat;
