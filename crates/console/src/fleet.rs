@@ -59,7 +59,17 @@ pub struct ExplainArguments {
     /// The pool, as `millpond fleet tenants` names it; a part of the name is enough.
     pool: String,
     #[command(flatten)]
+    place: PlaceArguments,
+    #[command(flatten)]
     decisions: DecisionArguments,
+}
+
+/// The node of a pool.
+#[derive(Debug, Args)]
+pub struct PlaceArguments {
+    /// The node of the pool, if instances of one name are on several.
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
 }
 
 /// The pool, and the grant to try.
@@ -70,6 +80,8 @@ pub struct WhatIfArguments {
     /// The grant, as in 512MiB; with + or - before it, that much more or less than the present one.
     #[arg(allow_hyphen_values = true)]
     memory: String,
+    #[command(flatten)]
+    place: PlaceArguments,
     #[command(flatten)]
     fleet: FleetArguments,
 }
@@ -129,24 +141,20 @@ impl ExplainArguments {
     fn explain(&self) -> Result<String, String> {
         let fleet = &self.decisions.fleet;
         let state = fleet.read("/fleet.json")?;
-        let all = pools(&state);
-        let found: Vec<&(&str, &Value)> =
-            all.iter().filter(|(_, pool)| text(pool, "name").contains(&self.pool)).collect();
-        let exact = found.iter().find(|(_, pool)| text(pool, "name") == self.pool);
-        let (node, pool) = match (exact, found.as_slice()) {
-            (Some(found), _) | (None, [found]) => found,
-            (None, []) => return Err(format!("no pool's name has {:?} in it", self.pool)),
-            (None, several) => {
-                let names: Vec<&str> = several.iter().map(|(_, pool)| text(pool, "name")).collect();
-                return Err(format!("{:?} is a part of several names: {}", self.pool, names.join(", ")));
-            }
+        let all = self.place.pools(&state);
+        let (node, pool) = match exact(&all, &self.pool)? {
+            Some(found) => found,
+            None => part(&all, &self.pool)?,
         };
         let name = text(pool, "name");
         let decided = fleet.read("/decisions.json")?;
         if fleet.json {
-            let about = |decision: &&Value| is_about(decision, name);
+            let about = |decision: &&Value| is_about(decision, node, name);
             let decisions: Vec<&Value> = decided.as_array().into_iter().flatten().filter(about).collect();
-            return Ok(format!("{}\n", serde_json::json!({ "pool": pool, "decisions": decisions })));
+            return Ok(format!(
+                "{}\n",
+                serde_json::json!({ "node": node, "pool": pool, "decisions": decisions })
+            ));
         }
         let mut shown = format!("{name} on {node}\n");
         let _ = writeln!(shown, "  granted     {}", size(pool, "granted_bytes"));
@@ -155,7 +163,7 @@ impl ExplainArguments {
         let _ = writeln!(shown, "  missed      {}", percent(pool, "missed"));
         let _ = writeln!(shown, "  predicted   {}", percent(pool, "expected"));
         shown.push('\n');
-        shown += &decisions(&decided, self.decisions.last, &|decision| is_about(decision, name));
+        shown += &decisions(&decided, self.decisions.last, &|decision| is_about(decision, node, name));
         Ok(shown)
     }
 }
@@ -163,13 +171,12 @@ impl ExplainArguments {
 impl WhatIfArguments {
     fn ask(&self) -> Result<String, String> {
         let state = self.fleet.read("/fleet.json")?;
-        let all = pools(&state);
-        let pool = all.iter().find(|(_, pool)| text(pool, "name") == self.pool);
-        let (_, pool) = pool.ok_or_else(|| {
+        let all = self.place.pools(&state);
+        let (node, pool) = exact(&all, &self.pool)?.ok_or_else(|| {
             format!("there is no pool {:?}; `millpond fleet tenants` lists them", self.pool)
         })?;
         let bytes = wanted(pool["granted_bytes"].as_u64().unwrap_or(0), &self.memory)?;
-        let path = format!("/what-if?pool={}&bytes={bytes}", escaped(&self.pool));
+        let path = format!("/what-if?node={}&pool={}&bytes={bytes}", escaped(node), escaped(&self.pool));
         self.fleet.shown(&path, |answer| {
             let saved = number(answer, "saved_misses_per_sec");
             let effect = if saved < 0.0 { "adds" } else { "saves" };
@@ -183,6 +190,47 @@ impl WhatIfArguments {
                 saved.abs()
             )
         })
+    }
+}
+
+impl PlaceArguments {
+    /// The pools that are asked about.
+    fn pools<'a>(&self, state: &'a Value) -> Vec<(&'a str, &'a Value)> {
+        let is_here = |node: &str| self.node.as_ref().is_none_or(|wanted| wanted == node);
+        pools(state).into_iter().filter(|(node, _)| is_here(node)).collect()
+    }
+}
+
+/// Returns the pool of this name and its node, if there is one.
+///
+/// # Errors
+/// The nodes, if there are several.
+fn exact<'a>(all: &[(&'a str, &'a Value)], name: &str) -> Result<Option<(&'a str, &'a Value)>, String> {
+    let found: Vec<_> = all.iter().filter(|(_, pool)| text(pool, "name") == name).copied().collect();
+    match found.as_slice() {
+        [] => Ok(None),
+        [found] => Ok(Some(*found)),
+        several => {
+            let nodes: Vec<&str> = several.iter().map(|(node, _)| *node).collect();
+            Err(format!("there is a pool {name:?} on each of {}; name one with --node", nodes.join(", ")))
+        }
+    }
+}
+
+/// Returns the only pool that has this in its name, and its node.
+///
+/// # Errors
+/// If there is none, or several.
+fn part<'a>(all: &[(&'a str, &'a Value)], name: &str) -> Result<(&'a str, &'a Value), String> {
+    let found: Vec<_> = all.iter().filter(|(_, pool)| text(pool, "name").contains(name)).collect();
+    match found.as_slice() {
+        [] => Err(format!("no pool's name has {name:?} in it")),
+        [found] => Ok(**found),
+        several => {
+            let names: Vec<String> =
+                several.iter().map(|(node, pool)| format!("{} on {node}", text(pool, "name"))).collect();
+            Err(format!("{name:?} is a part of several names: {}", names.join(", ")))
+        }
     }
 }
 
@@ -200,9 +248,10 @@ fn wanted(granted: u64, text: &str) -> Result<u64, String> {
     })
 }
 
-fn is_about(decision: &Value, name: &str) -> bool {
+fn is_about(decision: &Value, node: &str, name: &str) -> bool {
     let moves = decision["moves"].as_array().into_iter().flatten();
-    moves.into_iter().any(|step| text(step, "from") == name || text(step, "to") == name)
+    text(decision, "node") == node
+        && moves.into_iter().any(|step| text(step, "from") == name || text(step, "to") == name)
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {
@@ -324,6 +373,11 @@ fn decisions(decided: &Value, last: usize, is_shown: &dyn Fn(&Value) -> bool) ->
             let _ =
                 writeln!(shown, "  {:>10}  {from} -> {to}: {}", size(step, "bytes"), text(step, "reason"));
         }
+        let listed = decision["moves"].as_array().map_or(0, Vec::len) as u64;
+        let more = decision["moves_count"].as_u64().unwrap_or(0).saturating_sub(listed);
+        if more > 0 {
+            let _ = writeln!(shown, "  and {more} more, {} together", size(decision, "moved_bytes"));
+        }
     }
     shown
 }
@@ -366,14 +420,34 @@ mod tests {
             (state["is_leader"], state["leader"]) = (is_leader.into(), leader.into());
             assert!(status(&state).contains(part), "{part}: {}", status(&state));
         }
-        let decided = serde_json::json!([{ "number": 4, "at_secs": 9, "node": "rack-7", "policy": "most-hits", "moves": [
+        let decided = serde_json::json!([{ "number": 4, "at_secs": 9, "node": "rack-7", "policy": "most-hits",
+            "moves_count": 71, "moved_bytes": 80 << 20, "moves": [
             { "from": null, "to": "m:1/all", "bytes": 1 << 20, "reason": "it misses most" }] }]);
-        let shown = decisions(&decided, 5, &|decision| is_about(decision, "m:1/all"));
+        let shown = decisions(&decided, 5, &|decision| is_about(decision, "rack-7", "m:1/all"));
         assert!(shown.contains("1MiB  free memory -> m:1/all: it misses most"), "{shown}");
-        assert_eq!(
-            decisions(&decided, 5, &|decision| is_about(decision, "other")),
-            "Nothing has moved yet.\n"
-        );
+        assert!(shown.contains("and 70 more, 80MiB together"), "{shown}");
+        for (node, name) in [("rack-7", "other"), ("rack-8", "m:1/all")] {
+            let shown = decisions(&decided, 5, &|decision| is_about(decision, node, name));
+            assert_eq!(shown, "Nothing has moved yet.\n");
+        }
+    }
+
+    #[test]
+    fn a_pool_on_several_nodes_is_found_by_its_node_alone() {
+        let node = |name: &str| serde_json::json!({ "name": name, "pools": [{ "name": "shop/default" }] });
+        let state = serde_json::json!({ "nodes": [node("here"), node("rack-7")] });
+        let found = |node: Option<&str>| {
+            let all = PlaceArguments { node: node.map(str::to_owned) }.pools(&state);
+            let found = exact(&all, "shop/default")?;
+            found.map_or_else(|| part(&all, "shop"), Ok).map(|(node, _)| node.to_owned())
+        };
+        assert_eq!(found(Some("rack-7")).as_deref(), Ok("rack-7"));
+        let ambiguous = found(None).expect_err("two have the name");
+        assert!(ambiguous.contains("on each of here, rack-7; name one with --node"), "{ambiguous}");
+        assert!(found(Some("rack-8")).is_err());
+        let all = pools(&state);
+        let several = part(&all, "shop").expect_err("two names have it");
+        assert!(several.contains("shop/default on here, shop/default on rack-7"), "{several}");
     }
 
     #[test]
