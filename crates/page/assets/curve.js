@@ -11,6 +11,7 @@ export function missRatio(points, size) {
 
 // The memory beyond which less than a hundredth of the reads is saved.
 export function workingSet(points) {
+  if (!points.length) return 0;
   const enough = points.at(-1)[1] + 0.01;
   let [beforeSize, beforeMiss] = [0, 1];
   for (const [at, miss] of points) {

@@ -17,7 +17,7 @@ function saving(n) {
 export function decisionOf(made, ratiosOf) {
   const of = made.outcome || {};
   return {
-    number: made.number, at: made.at_secs, policy: made.policy, node: made.node, dryRun: made.dry_run, curves: made.curves, movesCount: made.moves_count, movedBytes: made.moved_bytes,
+    number: made.number, at: made.at_secs, policy: made.policy, node: made.node, dryRun: made.dry_run, curves: made.curves || {}, movesCount: made.moves_count, movedBytes: made.moved_bytes, poolsCount: made.pools_count,
     predicted: of.predicted_saved_misses_per_sec, measured: of.measured_saved_misses_per_sec,
     moves: made.moves.map(move => ({ ...move, saved: move.saved_misses_per_sec })),
     pools: (made.pools || []).map(pool => ({ name: pool.name, before: pool.before_bytes, granted: pool.granted_bytes, ...ratiosOf(pool) })),
@@ -34,6 +34,12 @@ export function outcomeWords(decision) {
 
 export function moveWords(move, of = 1) {
   return (move.from || "free memory") + " → " + (move.to || "free memory") + ": " + bytes(move.bytes) + (of > 1 ? " and " + (of - 1) + " more" : "");
+}
+
+// Words about those of a decision that are not kept, as they are smaller; null if all are.
+function moreWords(all, kept, name) {
+  const more = (all ?? kept) - kept;
+  return more > 0 ? "and " + count(more) + " more " + name + (more > 1 ? "s" : "") : null;
 }
 
 // What is shown of a decision and stays so: numbers begin anew with each process, and a search shows other moves.
@@ -83,8 +89,8 @@ export class Decisions {
     if (!item) {
       item = { time: make("span", { cls: "soft" }), outcome: make("div", { cls: "soft outcome" }) };
       const moves = decision.moves.map(move => make("li", {}, make("strong", {}, moveWords(move)), " – " + move.reason));
-      const more = decision.movesCount - moves.length;
-      if (more > 0) moves.push(make("li", { cls: "soft" }, more + (more > 1 ? " more moves" : " more move")));
+      const more = moreWords(decision.movesCount, moves.length, "move");
+      if (more) moves.push(make("li", { cls: "soft" }, more));
       const link = make("a", { href: "#/decisions/" + decision.number, "aria-current": decision.number === this.number ? "true" : null }, "Decision " + decision.number);
       item.element = make("li", {}, link, " ", item.time, (decision.node ? " · " + decision.node : "") + (decision.dryRun ? " · dry run" : ""), make("ul", {}, ...moves), item.outcome);
       this.items.set(keyOf(decision), item);
@@ -106,14 +112,18 @@ export class Decisions {
   }
 
   show(decision) {
+    const soft = words => words && make("p", { cls: "soft" }, words);
+    const moreMoves = moreWords(decision.movesCount, decision.moves.length, "move"), morePools = moreWords(decision.poolsCount, decision.pools.length, "pool");
+    const parts = (...all) => this.one.append(...all.filter(part => part != null));
     const moves = decision.moves.map(move => [make("span", { cls: "words" }, moveWords(move)), count(move.saved), make("span", { cls: "words" }, move.reason)]);
-    const pools = decision.pools.map(pool => [make("a", { href: poolLink(pool.name) }, pool.name), bytes(pool.before), bytes(pool.granted), signed(pool.granted - pool.before, bytes), percent(pool.missed), percent(pool.expected), percent(pool.since)]);
-    this.one.append(make("p", { cls: "soft" }, clock(decision.at) + " · " + decision.policy + (decision.node ? " · " + decision.node : "") + (decision.dryRun ? " · a dry run, which moved nothing" : "")),
+    const pools = decision.pools.map(pool => [make("a", { href: poolLink(pool.name, decision.node) }, pool.name), bytes(pool.before), bytes(pool.granted), signed(pool.granted - pool.before, bytes), percent(pool.missed), percent(pool.expected), percent(pool.since)]);
+    parts(make("p", { cls: "soft" }, clock(decision.at) + " · " + decision.policy + (decision.node ? " · " + decision.node : "") + (decision.dryRun ? " · a dry run, which moved nothing" : "")),
       make("p", {}, outcomeWords(decision)),
-      plainTable("Moves", ["Move", "Misses/s saved", make("span", { cls: "words" }, "Reason")], moves), make("h3", {}, "Pools"),
-      plainTable("Pools of the decision", ["Pool", "Grant before", "Since", "Change", "Missed before", "Predicted", "Measured since"], pools),
+      plainTable("Moves", ["Move", "Misses/s saved", make("span", { cls: "words" }, "Reason")], moves),
+      soft(moreMoves && moreMoves + "; all move " + bytes(decision.movedBytes) + " together."), make("h3", {}, "Pools"),
+      plainTable("Pools of the decision", ["Pool", "Grant before", "Since", "Change", "Missed before", "Predicted", "Measured since"], pools), soft(morePools && morePools + ", which change less."),
       make("h3", {}, "Curves as they were"));
-    const known = decision.pools.filter(pool => Object.hasOwn(decision.curves, pool.name)).slice(0, CHARTS);
+    const known = decision.pools.filter(pool => Object.hasOwn(decision.curves, pool.name) && decision.curves[pool.name].length).slice(0, CHARTS);
     const box = make("div", { cls: "pair" });
     this.one.append(known.length ? box : make("p", { cls: "soft" }, "No curve was known."));
     for (const pool of known) {

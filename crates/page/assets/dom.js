@@ -115,7 +115,40 @@ export class Table {
   }
 }
 
-// A table without order or search, of cells that are text or elements.
+// A table without order or search whose rows stay as long as their keys do: what has the focus, or
+// was scrolled, stays so as figures change.
+export class PlainTable {
+  constructor(caption, heads) {
+    this.shown = new Map();
+    this.body = make("tbody");
+    const top = heads.map(head => make("th", { scope: "col" }, head));
+    const table = make("table", {}, make("caption", { cls: "hidden" }, caption), make("thead", {}, make("tr", {}, ...top)), this.body);
+    this.whole = make("div", { cls: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table);
+  }
+
+  // Shows rows of `key`, `cells` and perhaps `cls`; a cell is a text, or `text` and `cls`.
+  update(rows) {
+    const kept = new Map(), times = new Map();
+    const lines = rows.map(({ key, cells, cls = "" }) => {
+      // Rows of one key are told apart by their order.
+      const time = times.get(key) || 0, name = time + " " + key;
+      times.set(key, time + 1);
+      const line = this.shown.get(name) || make("tr", {}, ...cells.map((_, i) => make(i === 0 ? "th" : "td", i === 0 ? { scope: "row" } : {}, make("span"))));
+      kept.set(name, line);
+      if (line.className !== cls) line.className = cls;
+      cells.forEach((cell, i) => {
+        const span = line.children[i].firstChild, cls = cell.cls || "";
+        if (span.className !== cls) span.className = cls;
+        setText(span, String(cell.text ?? cell));
+      });
+      return line;
+    });
+    this.shown = kept;
+    arrange(this.body, lines);
+  }
+}
+
+// A table that is shown once, without order or search, of cells that are text or elements.
 export function plainTable(caption, heads, rows) {
   const top = heads.map(head => make("th", { scope: "col" }, head));
   const body = rows.map(cells => make("tr", {}, ...cells.map((cell, i) => make(i === 0 ? "th" : "td", i === 0 ? { scope: "row" } : {}, cell))));

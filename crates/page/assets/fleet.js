@@ -1,13 +1,16 @@
 // The page of an orchestrator: its fleet as the model that the views show.
-import { start, read, poolLink } from "./app.js";
+import { start, read, poolLink, Gone } from "./app.js";
 import { decisionOf } from "./decisions.js";
 import { make } from "./dom.js";
 import { bytes, count, percent, span } from "./format.js";
 
+// Pools of one name may be on several nodes.
+const keyOf = (node, name) => node + "\n" + name;
+
 function row(pool, node) {
   const misses = pool.missed == null ? null : pool.missed * pool.reads_per_sec;
   return {
-    id: pool.name, group: node.name, used: pool.used_bytes, granted: pool.granted_bytes, reserve: pool.floor_bytes || null, promised: pool.promised_per_sec || null,
+    key: keyOf(node.name, pool.name), id: pool.name, group: node.name, used: pool.used_bytes, granted: pool.granted_bytes, reserve: pool.floor_bytes || null, promised: pool.promised_per_sec || null,
     reads: pool.reads_per_sec, hits: pool.missed == null ? null : 1 - pool.missed, expected: pool.expected == null ? null : 1 - pool.expected, misses,
   };
 }
@@ -48,37 +51,40 @@ async function poll() {
   };
 }
 
-function pooled(curve, nodes) {
+function pooled(curve) {
   return {
-    name: curve.name, node: nodes.get(curve.name), used: curve.used_bytes, granted: curve.granted_bytes, isGrant: true, floor: curve.floor_bytes,
+    name: curve.name, node: curve.node, used: curve.used_bytes, granted: curve.granted_bytes, isGrant: true, floor: curve.floor_bytes,
     reads: curve.reads_per_sec, missRatio: curve.miss_ratio, missCost: curve.miss_cost_secs, points: curve.points, samples: curve.samples, error: curve.error,
     workingSet: curve.working_set_bytes, age: "told " + span(Math.round(curve.age_secs)) + " ago, and again when it changes",
   };
 }
 
-let machines = new Map();
+// The row of a pool; `node` may be left out if no other has a pool of the name.
+function find(id, node, rows) {
+  const found = rows.filter(row => row.id === id && (!node || row.group === node));
+  if (!found.length) throw new Gone("There is no pool " + id + (node ? " on " + node : "") + ".");
+  if (found.length > 1) throw new Gone("Several machines have a pool " + id + ":", found.map(row => ({ name: row.id + " on " + row.group, target: poolLink(row.id, row.group) })));
+  return found[0];
+}
 
-async function pool(id, model) {
-  const found = model.rows.find(row => row.id === id);
-  if (!found) throw new Error("There is no pool " + id + ".");
-  machines = new Map(model.rows.map(row => [row.id, row.group]));
+async function pool(id, model, node) {
+  const found = find(id, node, model.rows);
   const facts = [
     ["Machine", found.group],
     ["Memory", bytes(found.used) + " used, " + bytes(found.granted) + " granted, " + bytes(found.reserve || 0) + " reserved"],
     ["Reads", count(found.reads) + " a second, " + percent(found.hits) + " hits; predicted with its grant " + percent(found.expected)],
   ];
   try {
-    return { ...pooled(await read("/curve?pool=" + encodeURIComponent(id)), machines), facts };
+    return { ...pooled(await read("/curve?" + new URLSearchParams({ node: found.group, pool: id }))), facts };
   } catch (error) {
-    return { name: id, granted: found.granted, facts: [...facts, ["Curve", error.message]] };
+    return { name: id, node: found.group, granted: found.granted, facts: [...facts, ["Curve", error.message]] };
   }
 }
 
 async function curves() {
   const [now, all] = await Promise.all([read("/fleet.json"), read("/curves.json")]);
-  const rows = now.nodes.flatMap(node => node.pools.map(pool => row(pool, node))), known = new Map(all.map(curve => [curve.name, curve]));
-  machines = new Map(rows.map(row => [row.id, row.group]));
-  return rows.map(row => known.has(row.id) ? pooled(known.get(row.id), machines) : { name: row.id });
+  const rows = now.nodes.flatMap(node => node.pools.map(pool => row(pool, node))), known = new Map(all.map(curve => [keyOf(curve.node, curve.name), curve]));
+  return rows.map(row => known.has(row.key) ? pooled(known.get(row.key)) : { name: row.id, node: row.group });
 }
 
 const word = (label, of, title) => ({ label, title, text: of, value: of, isWord: true });
@@ -90,7 +96,7 @@ start({
   decision: async number => decision(await read("/decisions/" + number)),
   decisions: async asked => (await read("/decisions.json?brief=true&" + new URLSearchParams(asked))).map(decision),
   columns: [
-    { ...word("Pool", row => row.id), link: row => poolLink(row.id) }, word("Machine", row => row.group),
+    { ...word("Pool", row => row.id), link: row => poolLink(row.id, row.group) }, word("Machine", row => row.group),
     figure("Memory", row => row.used, bytes), figure("Granted", row => row.granted, bytes), figure("Reserved", row => row.reserve, bytes, "The least that the pool keeps"),
     figure("Promised/s", row => row.promised, count, "Requests per second"), figure("Hits", row => row.hits, percent),
     figure("Predicted", row => row.expected, percent, "Hits that are predicted with the grant"), figure("Reads/s", row => row.reads, count), figure("Misses/s", row => row.misses, count),

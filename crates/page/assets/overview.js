@@ -1,5 +1,5 @@
 // All tenants at a glance: headline figures, memory, what moved lately, and a table.
-import { make, setText, arrange, Table, plainTable } from "./dom.js";
+import { make, setText, arrange, Table, PlainTable } from "./dom.js";
 import { bytes, count, percent, ago, clock } from "./format.js";
 import { sparkline, drawLine } from "./charts.js";
 import { outcomeWords, moveWords } from "./decisions.js";
@@ -21,14 +21,13 @@ export class Overview {
     this.sum = make("p");
     this.moves = make("ol", { cls: "timeline" });
     this.lately.append(this.sum, this.moves, make("a", { href: "#/decisions" }, "All decisions"));
-    this.table = new Table(source.rowsName, source.columns, { key: row => row.id, search: row => row.id + " " + (row.group || ""), none: source.noRows });
+    this.table = new Table(source.rowsName, source.columns, { key: row => row.key ?? row.id, search: row => row.id + " " + (row.group || ""), none: source.noRows });
     this.element = make("div", {}, this.cards, this.memory, this.lately, make("section", { cls: "card" }, make("h2", {}, source.rowsName), this.table.whole));
   }
 
   update(model) {
     this.drawCards(model.cards);
-    const nodes = model.nodes.map((node, i) => this.node(node, i));
-    arrange(this.memory, nodes);
+    arrange(this.memory, model.nodes.map(node => this.node(node)));
     this.drawLately(model);
     this.table.update(model.rows);
   }
@@ -49,13 +48,14 @@ export class Overview {
     }
   }
 
-  // Elements of a machine, made once and changed after.
-  node(node, i) {
-    const at = "node" + i, size = node.instances ? node.instances.length : 0;
+  // Elements of a machine, made once and changed after, so that focus and scrolling stay.
+  node(node) {
+    const at = "node " + node.name;
     let shown = this.shown.get(at);
-    if (!shown || shown.size !== size) {
-      shown = { size, head: make("h2"), bar: make("div", { cls: "bar", "aria-hidden": "true" }), legend: make("div", { cls: "legend" }), unmet: make("div"), instances: make("div") };
-      shown.element = make("section", { cls: "card" }, shown.head, shown.bar, shown.legend, shown.unmet, shown.instances);
+    if (!shown) {
+      shown = { head: make("h2"), bar: make("div", { cls: "bar", "aria-hidden": "true" }), legend: make("div", { cls: "legend" }), unmet: make("div") };
+      if (node.instances) shown.instances = new PlainTable("Instances of " + node.name, ["Instance", "Kind", "Limit", "Used", "Decided", "Agent"]);
+      shown.element = make("section", { cls: "card" }, shown.head, shown.bar, shown.legend, shown.unmet, shown.instances && shown.instances.whole);
       this.shown.set(at, shown);
     }
     setText(shown.head, node.name + ": " + bytes(node.used) + " of " + bytes(node.total) + (node.note ? " · " + node.note : ""));
@@ -72,11 +72,12 @@ export class Overview {
       setText(entry.lastChild, part.name + " " + bytes(part.bytes));
       return entry;
     }));
-    shown.unmet.replaceChildren(...node.unmet.map(words => make("p", { cls: "bad" }, "Not kept: " + words)));
-    if (node.instances) {
-      const rows = node.instances.map(one => [one.name, one.kind, bytes(one.limit), bytes(one.used), bytes(one.target), make("span", { cls: one.isBad ? "bad" : "" }, one.state)]);
-      shown.instances.replaceChildren(plainTable("Instances of " + node.name, ["Instance", "Kind", "Limit", "Used", "Decided", "Agent"], rows));
-    }
+    arrange(shown.unmet, node.unmet.map((words, i) => {
+      const line = shown.unmet.children[i] || make("p", { cls: "bad" });
+      setText(line, "Not kept: " + words);
+      return line;
+    }));
+    if (node.instances) shown.instances.update(node.instances.map(one => ({ key: one.name, cells: [one.name, one.kind, bytes(one.limit), bytes(one.used), bytes(one.target), { text: one.state, cls: one.isBad ? "bad" : "" }] })));
     return shown.element;
   }
 

@@ -1,22 +1,23 @@
 // One pool: its curve with its present size, what more and less memory would give, and what its
 // process knows of it besides.
-import { make, setText, plainTable } from "./dom.js";
+import { make, setText, arrange, PlainTable } from "./dom.js";
 import { bytes, count, percent, span, signed } from "./format.js";
 import { CurveChart } from "./charts.js";
 import { predicted, step, workingSet } from "./curve.js";
 import { moveWords, outcomeWords } from "./decisions.js";
+import { Gone } from "./app.js";
 
 export class Pool {
-  constructor(source, id) {
-    Object.assign(this, { source, id, name: id });
+  constructor(source, { id, node }) {
+    Object.assign(this, { source, id, node, name: id + (node ? " on " + node : ""), parts: new Map() });
     this.head = make("h2", {}, id);
     this.facts = make("dl", { cls: "facts" });
     this.chart = new CurveChart("Miss ratio of " + id + " by memory");
     this.words = make("p", { cls: "soft" });
-    this.step = make("div");
-    this.points = make("div");
-    this.curve = make("section", { cls: "card", hidden: true }, make("h2", {}, "Misses by memory"), this.chart.box, this.words, make("details", {}, make("summary", {}, "The curve as a table"), this.points));
-    this.steps = make("section", { cls: "card", hidden: true }, make("h2", {}, "One more, one less"), this.step);
+    this.step = new PlainTable("One more, one less", ["Memory", "Grant", "Hits", "Hits/s", "Waiting saved, each second", "Backend requests/s"]);
+    this.points = new PlainTable("The curve as a table", ["Memory", "Missed"]);
+    this.curve = make("section", { cls: "card", hidden: true }, make("h2", {}, "Misses by memory"), this.chart.box, this.words, make("details", {}, make("summary", {}, "The curve as a table"), this.points.whole));
+    this.steps = make("section", { cls: "card", hidden: true }, make("h2", {}, "One more, one less"), this.step.whole);
     this.unknown = make("section", { cls: "card", hidden: true });
     this.more = make("div", { cls: "pair" });
     this.moved = make("section", { cls: "card" }, make("h2", {}, "Decisions about it"));
@@ -26,31 +27,80 @@ export class Pool {
   }
 
   async update(model) {
-    this.model = model;
+    // An answer that comes late shows no older figures over newer ones.
+    if (this.isAsking) return;
+    this.isAsking = true;
     try {
-      const pool = await this.source.pool(this.id, model);
+      const pool = await this.source.pool(this.id, model, this.node);
       if (this.ended) return;
       setText(this.head, this.id === pool.name ? this.id : this.id + ", in the pool " + pool.name);
       this.unknown.hidden = true;
       this.show(pool);
-      const about = (await this.source.decisions({ pool: pool.name })).slice(0, 8);
+      const asked = { pool: pool.name, ...(pool.node ? { node: pool.node } : {}) };
+      const about = (await this.source.decisions(asked)).slice(0, 8);
       if (this.ended) return;
-      const keys = about.map(decision => decision.number + outcomeWords(decision)).join();
-      // As it was, so that a link keeps the focus.
-      if (keys !== this.told) this.moves.replaceChildren(...about.map(decision => make("li", {}, make("a", { href: "#/decisions/" + decision.number }, moveWords(decision.moves[0])), " – " + decision.moves[0].reason + ". ", make("span", { cls: "soft" }, outcomeWords(decision)))));
-      this.told = keys;
+      arrange(this.moves, about.map(decision => this.move(decision)));
       this.moved.hidden = !about.length;
     } catch (error) {
-      if (this.ended) return;
-      this.unknown.hidden = false;
-      this.moved.hidden = true;
-      this.unknown.replaceChildren(make("p", {}, error.message));
+      if (!this.ended) this.fail(error);
+    } finally {
+      this.isAsking = false;
     }
+  }
+
+  // What is known of a pool that is there no more is not of now.
+  fail(error) {
+    this.unknown.hidden = false;
+    this.moved.hidden = true;
+    if (error instanceof Gone) {
+      this.curve.hidden = this.steps.hidden = true;
+      this.facts.replaceChildren();
+      this.more.replaceChildren();
+    }
+    const links = error.links || [], words = error.message + links.map(link => link.target).join();
+    if (words === this.failure) return;
+    this.failure = words;
+    this.unknown.replaceChildren(make("p", {}, error.message), make("ul", {}, ...links.map(({ name, target }) => make("li", {}, make("a", { href: target }, name)))));
+  }
+
+  // An element that stays, so that a link keeps the focus as the outcome changes.
+  move(decision) {
+    const move = decision.moves[0], key = ["decision", decision.number, decision.at, moveWords(move), move.reason].join(" ");
+    let shown = this.parts.get(key);
+    if (!shown) {
+      shown = { outcome: make("span", { cls: "soft" }) };
+      shown.element = make("li", {}, make("a", { href: "#/decisions/" + decision.number }, moveWords(move)), " – " + move.reason + ". ", shown.outcome);
+      this.parts.set(key, shown);
+    }
+    setText(shown.outcome, outcomeWords(decision));
+    return shown.element;
+  }
+
+  fact([name, value]) {
+    const key = "fact " + name;
+    if (!this.parts.has(key)) this.parts.set(key, [make("dt", {}, name), make("dd")]);
+    const pair = this.parts.get(key);
+    setText(pair[1], value);
+    return pair;
+  }
+
+  part({ name, heads, rows, none }) {
+    const key = "part " + name;
+    let shown = this.parts.get(key);
+    if (!shown) {
+      shown = { table: new PlainTable(name, heads), none: make("p", { cls: "soft" }, none) };
+      shown.element = make("section", { cls: "card" }, make("h2", {}, name), shown.table.whole, shown.none);
+      this.parts.set(key, shown);
+    }
+    shown.table.update(rows.map(cells => ({ key: cells[0], cells })));
+    shown.table.whole.hidden = !rows.length;
+    shown.none.hidden = !!rows.length;
+    return shown.element;
   }
 
   show(pool) {
     const facts = [...pool.facts];
-    const learnt = pool.points;
+    const learnt = pool.points && pool.points.length ? pool.points : null;
     this.curve.hidden = this.steps.hidden = !learnt;
     if (learnt) {
       const working = pool.workingSet ?? workingSet(learnt);
@@ -63,26 +113,25 @@ export class Pool {
       this.showPoints(learnt);
     }
     facts.push(["A miss costs", pool.missCost == null ? "not known" : span(pool.missCost) + (pool.missCostNote || " on average")]);
-    this.facts.replaceChildren(...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
-    this.more.replaceChildren(...(pool.more || []).map(part => make("section", { cls: "card" }, make("h2", {}, part.name), part.rows.length ? plainTable(part.name, part.heads, part.rows) : make("p", { cls: "soft" }, part.none))));
+    arrange(this.facts, facts.flatMap(fact => this.fact(fact)));
+    arrange(this.more, (pool.more || []).map(part => this.part(part)));
   }
 
   showSteps(pool) {
     const size = step(pool.granted), now = predicted(pool, pool.granted);
-    const rows = [[bytes(size) + " less", pool.granted - size], ["As it is", pool.granted], [bytes(size) + " more", pool.granted + size]].filter(([, bytes]) => bytes > 0);
-    const shown = rows.map(([name, granted]) => {
+    const rows = [["less", bytes(size) + " less", pool.granted - size], ["now", "As it is", pool.granted], ["more", bytes(size) + " more", pool.granted + size]];
+    this.step.update(rows.filter(([, , bytes]) => bytes > 0).map(([key, name, granted]) => {
       const miss = predicted(pool, granted), hits = pool.reads == null ? null : (now - miss) * pool.reads;
-      const isNow = granted === pool.granted, none = isNow ? "" : null;
-      return [name, bytes(granted), percent(1 - miss, 2), none ?? signed(hits, count), none ?? (pool.missCost == null || hits == null ? "–" : signed(hits * pool.missCost, span)),
+      const isNow = key === "now", none = isNow ? "" : null;
+      const cells = [name, bytes(granted), percent(1 - miss, 2), none ?? signed(hits, count), none ?? (pool.missCost == null || hits == null ? "–" : signed(hits * pool.missCost, span)),
         pool.reads == null ? "–" : count(miss * pool.reads) + (isNow ? "" : " (" + signed(-hits, count) + ")")];
-    });
-    this.step.replaceChildren(plainTable("One more, one less", ["Memory", "Grant", "Hits", "Hits/s", "Waiting saved, each second", "Backend requests/s"], shown));
-    this.step.querySelectorAll("tbody tr").forEach((row, i) => { if (rows[i][1] === pool.granted) row.className = "now"; });
+      return { key, cells, cls: isNow ? "now" : "" };
+    }));
   }
 
   showPoints(points) {
     const some = points.filter((_, i) => i % Math.ceil(points.length / 16) === 0 || i === points.length - 1);
-    this.points.replaceChildren(plainTable("The curve as a table", ["Memory", "Missed"], some.map(([size, miss]) => [bytes(size), percent(miss)])));
+    this.points.update(some.map(([size, miss], i) => ({ key: i, cells: [bytes(size), percent(miss)] })));
   }
 
   repaint() { this.chart.repaint(); }

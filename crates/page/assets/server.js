@@ -1,5 +1,5 @@
 // The page of a server: its own figures as the model that the views show.
-import { start, read, poolLink } from "./app.js";
+import { start, read, poolLink, Gone } from "./app.js";
 import { decisionOf } from "./decisions.js";
 import { make } from "./dom.js";
 import { bytes, count, percent, several, span } from "./format.js";
@@ -8,10 +8,8 @@ import { bytes, count, percent, several, span } from "./format.js";
 const POLLS = 5;
 let past = [], departed = null;
 
-function sum(sample, name) { return sample.listeners.reduce((all, one) => all + (one.counters[name] || 0), 0); }
-
-function sumOf(sample, begin) {
-  return sample.listeners.reduce((all, one) => all + Object.entries(one.counters).reduce((s, [name, n]) => name.startsWith(begin) ? s + n : s, 0), 0);
+function refusals(listener) {
+  return Object.entries(listener.counters).reduce((all, [name, n]) => name.startsWith("refusals_") ? all + n : all, 0);
 }
 
 // What two samples of one process differ by, in general and by tenant and pool.
@@ -20,14 +18,24 @@ class Since {
     Object.assign(this, { now, before });
     this.secs = before ? (now.monotonic_nanos - before.monotonic_nanos) * 1e-9 : 0;
     const byName = list => new Map((list || []).map(one => [one.name, one]));
-    this.was = before ? { tenants: byName(before.tenants), pools: byName(before.pools) } : null;
+    this.was = before ? { listeners: byName(before.listeners), tenants: byName(before.tenants), pools: byName(before.pools) } : null;
   }
 
-  rate(of) { return this.secs > 0 ? Math.max(0, of(this.now) - of(this.before)) / this.secs : null; }
+  // The growth of a counter over all of a kind that are in both samples, or since the start if
+  // nothing is known of then. One that is gone takes nothing from it.
+  grown(kind, of) {
+    return this.now[kind].reduce((all, one) => {
+      const was = this.was && this.was[kind].get(one.name);
+      return this.was && !was ? all : all + Math.max(0, of(one) - (was ? of(was) : 0));
+    }, 0);
+  }
 
+  rate(kind, of) { return this.secs > 0 ? this.grown(kind, of) / this.secs : null; }
+
+  // A counter that went back is of another of the name, of which the rate is not known yet.
   rateOf(kind, one, of) {
-    const was = this.was && this.was[kind].get(one.name);
-    return was && this.secs > 0 ? Math.max(0, of(one) - of(was)) / this.secs : null;
+    const was = this.was && this.was[kind].get(one.name), more = was ? of(one) - of(was) : null;
+    return more != null && more >= 0 && this.secs > 0 ? more / this.secs : null;
   }
 
   // Hits of all reads since then, or since the start if nothing is known of then.
@@ -42,7 +50,7 @@ class Since {
     const counts = [];
     let total = 0;
     for (const [protocol, timed] of Object.entries(this.now.requests)) timed.buckets.forEach(([upper, n], i) => {
-      const more = n - (this.before ? this.before.requests[protocol].buckets[i][1] : 0);
+      const was = this.before && this.before.requests[protocol], more = Math.max(0, n - (was ? was.buckets[i][1] : 0));
       counts[i] ||= [upper, 0];
       counts[i][1] += more;
       total += more;
@@ -60,14 +68,14 @@ class Since {
 }
 
 function cards(since) {
-  const { now, before } = since;
-  const get = sample => sample && { hits: sum(sample, "requests_get_hit"), misses: sum(sample, "requests_get_miss") };
-  const requests = since.rate(sample => sum(sample, "answered_requests")), hits = since.ratio(get(now), get(before)), slow = since.quantile(0.99);
-  const sent = since.rate(sample => sum(sample, "sent_bytes")), evictions = since.rate(sample => sample.pools.reduce((all, pool) => all + pool.evictions, 0)), refusals = since.rate(sample => sumOf(sample, "refusals_"));
+  const counter = name => listener => listener.counters[name] || 0;
+  const requests = since.rate("listeners", counter("answered_requests")), slow = since.quantile(0.99), sent = since.rate("listeners", counter("sent_bytes"));
+  const hits = since.ratio({ hits: since.grown("listeners", counter("requests_get_hit")), misses: since.grown("listeners", counter("requests_get_miss")) });
+  const evictions = since.rate("pools", pool => pool.evictions), refused = since.rate("listeners", refusals);
   return [
     { name: "Requests a second", value: requests, text: count(requests) }, { name: "Hits", value: hits, text: percent(hits) },
     { name: "Latency, 99 %", value: slow, text: span(slow) }, { name: "Sent a second", value: sent, text: bytes(sent) },
-    { name: "Evictions a second", value: evictions, text: count(evictions) }, { name: "Refusals a second", value: refusals, text: count(refusals) },
+    { name: "Evictions a second", value: evictions, text: count(evictions) }, { name: "Refusals a second", value: refused, text: count(refused) },
   ];
 }
 
@@ -94,7 +102,8 @@ const decision = made => decisionOf(made, pool => ({ missed: pool.miss_ratio, ex
 
 async function poll() {
   const [now, made] = await Promise.all([read("/stats.json?detailed="), read("/decisions.json?brief=true")]);
-  if (past.length && past[0].pid !== now.pid) past = [];
+  // In a container, each process has the same number.
+  if (past.length && (past[0].pid !== now.pid || now.monotonic_nanos < past.at(-1).monotonic_nanos || now.uptime_secs < past.at(-1).uptime_secs)) [past, departed] = [[], null];
   const since = new Since(now, past[0] || null);
   past = [...past, now].slice(-POLLS);
   const rounds = new Map((made.pools || []).map(pool => [pool.name, pool]));
@@ -133,7 +142,9 @@ function departures(pool, nanos) {
   const before = departed && departed.name === pool.name && departed.nanos < nanos ? departed : null;
   const secs = before ? (nanos - before.nanos) * 1e-9 : null;
   const listed = [...totals].filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
-  const rows = listed.map(([reason, n]) => [reason.replaceAll("_", " "), count(n), before ? count((n - (before.totals.get(reason) || 0)) / secs) : "–"]);
+  // A total that went back is of another pool of the name, of which the rate is not known yet.
+  const rate = (reason, n) => { const more = n - (before.totals.get(reason) || 0); return more < 0 ? null : more / secs; };
+  const rows = listed.map(([reason, n]) => [reason.replaceAll("_", " "), count(n), count(before ? rate(reason, n) : null)]);
   departed = { name: pool.name, nanos, totals };
   return rows;
 }
@@ -142,7 +153,7 @@ async function pool(id, model) {
   const tenants = model.since.now.tenants, tenant = tenants.find(one => one.name === id), name = tenant ? tenant.pool : id, asked = encodeURIComponent(name);
   const [stats, curves, hot] = await Promise.all([read("/stats.json?detailed=" + asked), read("/curves.json?pool=" + asked), read("/hotkeys.json?pool=" + asked)]);
   const found = stats.pools.find(one => one.name === name);
-  if (!found) throw new Error("There is no pool " + name + ".");
+  if (!found) throw new Gone("There is no pool " + name + ".");
   const shown = pooled(found, curves[name], model), here = tenants.filter(one => one.pool === name);
   const hit = model.since.ratioOf("pools", found);
   shown.facts = [

@@ -1,6 +1,6 @@
 // Memory dragged between pools: sliders whose sum stays, with what is predicted of each pool.
 import { make, setText } from "./dom.js";
-import { bytes, count, percent, signed, span } from "./format.js";
+import { bytes, count, percent, several, signed, span } from "./format.js";
 import { divide, predicted } from "./curve.js";
 import { poolLink } from "./app.js";
 
@@ -9,7 +9,7 @@ const FEW = 50, STEPS = 1000;
 
 export class WhatIf {
   constructor(source) {
-    Object.assign(this, { source, name: "What if", lines: new Map(), pools: [], all: false });
+    Object.assign(this, { source, name: "What if", lines: new Map(), known: [], pools: [], sizes: [], now: [], total: 0, all: false });
     this.node = make("select", { "aria-label": "Machine", hidden: true, onchange: () => this.choose() });
     this.words = make("input", { type: "search", placeholder: "Search", "aria-label": "Search pools", oninput: () => this.draw() });
     this.reset = make("button", { type: "button", onclick: () => this.choose() }, "As it is now");
@@ -36,13 +36,15 @@ export class WhatIf {
     try {
       const pools = await this.source.curves();
       if (this.ended) return;
-      this.known = pools.filter(pool => pool.points);
+      // Without a curve nothing can be predicted; without a grant, what a pool uses is its own.
+      this.known = pools.filter(pool => pool.points && pool.points.length).map(pool => ({ ...pool, used: pool.used ?? 0, granted: pool.granted ?? pool.used ?? 0 }));
       const nodes = [...new Set(this.known.map(pool => pool.node || ""))];
       const kept = this.node.value;
       this.node.replaceChildren(...nodes.map(node => make("option", { value: node }, node || "all")));
       if (nodes.includes(kept)) this.node.value = kept;
       this.node.hidden = nodes.length < 2;
-      setText(this.left, pools.length > this.known.length ? pools.length - this.known.length + " pools whose curve is not known keep what they have." : "");
+      const left = pools.length - this.known.length;
+      setText(this.left, left > 0 ? several(left, "pool") + " whose curve is not known " + (left > 1 ? "keep what they have." : "keeps what it has.") : "");
       this.choose();
     } catch (error) {
       setText(this.sum, error.message);
@@ -79,7 +81,7 @@ export class WhatIf {
     const slider = make("input", { type: "range", min: 0, max: STEPS, step: 1, "aria-label": "Memory of " + pool.name, oninput: () => this.move(i, slider.value / STEPS * most) });
     const keep = make("input", { type: "checkbox", "aria-label": "Keep " + pool.name + " as it is", onchange: () => { this.kept[i] = keep.checked; } });
     const cells = Array.from({ length: 6 }, () => make("td"));
-    line = { most, slider, cells, element: make("tr", {}, make("th", { scope: "row" }, make("a", { href: poolLink(pool.id || pool.name) }, pool.name)), cells[0], make("td", {}, slider), ...cells.slice(1), make("td", {}, keep)) };
+    line = { most, slider, cells, element: make("tr", {}, make("th", { scope: "row" }, make("a", { href: poolLink(pool.id || pool.name, pool.node) }, pool.name)), cells[0], make("td", {}, slider), ...cells.slice(1), make("td", {}, keep)) };
     this.lines.set(i, line);
     return line;
   }
@@ -98,7 +100,7 @@ export class WhatIf {
       if (pool.missCost != null) { time += more * pool.missCost; isTimed = true; }
       const line = this.lines.get(i);
       if (!line || !line.element.isConnected) return;
-      const at = Math.round(STEPS * Math.min(1, this.sizes[i] / line.most));
+      const at = line.most > 0 ? Math.round(STEPS * Math.min(1, this.sizes[i] / line.most)) : 0;
       if (Number(line.slider.value) !== at) line.slider.value = at;
       line.slider.setAttribute("aria-valuetext", bytes(this.sizes[i]) + ", " + percent(1 - then) + " hits");
       const change = this.sizes[i] - pool.granted;
@@ -107,7 +109,7 @@ export class WhatIf {
     });
     const few = Math.abs(saved) < 0.05 ? 0 : saved;
     setText(this.sum, !this.pools.length ? "No curve is known yet."
-      : bytes(this.total) + " for " + this.pools.length + " pools. "
+      : bytes(this.total) + " for " + several(this.pools.length, "pool") + ". "
         + (few === 0 ? "As it is now, " + count(before) + " requests a second go to backends."
           : "That " + (few > 0 ? "saves " : "adds ") + count(Math.abs(few)) + (few > 0 ? " of " : " to ") + count(before) + " backend requests a second"
             + (isTimed && time > 0 === few > 0 ? ", and " + span(Math.abs(time)) + " of waiting each second." : ".")));

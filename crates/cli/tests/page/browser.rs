@@ -110,6 +110,20 @@ impl Browser {
         assert!(answer["errorText"].is_null(), "{url}: {answer}");
     }
 
+    /// Has pages read these figures, by path, rather than those of their server. A page has them as
+    /// `figures`, where they can be changed.
+    pub(crate) fn fake(&mut self, figures: &Value) {
+        let source = format!(
+            "window.figures = {figures};
+             window.fetch = async path => {{
+                 const found = figures[path] ?? figures[path.split('?')[0]];
+                 if (found == null) return new Response('There is none.', {{ status: 404 }});
+                 return new Response(JSON.stringify(found));
+             }};"
+        );
+        self.ask("Page.addScriptToEvaluateOnNewDocument", json!({"source": source}));
+    }
+
     /// Has pages be shown in this colour scheme.
     pub(crate) fn theme(&mut self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);

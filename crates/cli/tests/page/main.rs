@@ -4,10 +4,12 @@
 //! `MILLPOND_SCREENSHOTS=FOLDER` has pictures written, of which docs/images has some.
 
 mod browser;
+mod faked;
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 
 use base::rng::{RngExt as _, seeded};
 use browser::Browser;
@@ -118,6 +120,13 @@ fn look_in_both_themes(browser: &mut Browser, name: &str) {
     browser.wait("the light theme", &format!("{background} === '{light}'"));
 }
 
+/// Waits until the page has read its figures this many times more.
+fn rounds(browser: &mut Browser, more: u64) {
+    let polls = "Number(document.body?.dataset.polls || 0)";
+    let before = browser.value(polls).as_u64().expect("a number");
+    browser.wait("further rounds", &format!("{polls} >= {}", before + more));
+}
+
 /// Writes into the search field of the view.
 fn search(browser: &mut Browser, words: &str) {
     let field = "document.querySelector('#view input[type=search]')";
@@ -226,6 +235,65 @@ fn a_fleet_is_watched_in_a_browser() {
     load.stop().expect("a load");
 }
 
+/// Asks `millpond fleet` of an orchestrator; returns whether it succeeded, and what it said.
+fn console(orchestrator: &Orchestrator, arguments: &[&str]) -> (bool, String) {
+    let mut command = Command::new(MILLPOND);
+    let output = command.arg("fleet").args(arguments).args(["--orchestrator", &orchestrator.admin]).output();
+    let output = output.expect("it runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn instances_of_one_name_on_two_machines_are_told_apart() {
+    let Some(mut browser) = browser() else { return };
+    let orchestrator = Orchestrator::start("96MiB");
+    let servers = ["here", "rack-7"].map(|node| led_server("shop", node, "24MiB", &orchestrator));
+    let tenants = servers
+        .iter()
+        .zip([40_000, 60_000])
+        .map(|(served, keys)| load("shop", keys, served.address("main").expect("an address")));
+    let load = Load::start(tenants.collect()).expect("a load");
+    browser.theme("light");
+    browser.open(&orchestrator.admin);
+    browser.wait("both pools", &format!("{TENANT_ROWS}.length === 2"));
+    let machines = "[...document.querySelectorAll('#view tbody tr:has(th a)')].map(row => row.children[1].innerText).sort().join()";
+    assert_eq!(browser.text(machines), "here,rack-7");
+    let facts = "document.querySelector('dl.facts').innerText";
+    for node in ["here", "rack-7"] {
+        browser.value("location.hash = '#/'");
+        let link = format!("a[href=\"#/pool/shop%2Fdefault/{node}\"]");
+        browser.wait("the pool", &format!("document.querySelector('{link}')"));
+        follow(&mut browser, &link);
+        browser.wait("the machine", &format!("/{node}/.test({facts})"));
+        browser.wait("its curve", "document.querySelector('#view .chart canvas')");
+    }
+    browser.picture("fleet-equal-names-light");
+    browser.theme("dark");
+    browser.picture("fleet-equal-names-dark");
+    // Without the machine, the page asks which is meant.
+    browser.value("location.hash = '#/pool/shop%2Fdefault'");
+    browser.wait(
+        "both links",
+        "document.querySelectorAll('#view a[href^=\"#/pool/shop%2Fdefault/\"]').length === 2",
+    );
+    follow(&mut browser, "nav a[href=\"#/what-if\"]");
+    browser.wait("one slider", "document.querySelectorAll('#view input[type=range]').length === 1");
+    assert_eq!(
+        browser.value("document.querySelectorAll('#view select option').length"),
+        2,
+        "a choice of machines"
+    );
+    check_quiet(&browser, &[&orchestrator.admin]);
+    for command in [&["what-if", "shop/default", "+1MiB"][..], &["explain", "shop/default"]] {
+        let (succeeded, said) = console(&orchestrator, command);
+        assert!(!succeeded && said.contains("on each of here, rack-7; name one with --node"), "{said}");
+        let (succeeded, said) = console(&orchestrator, &[command, &["--node", "rack-7"]].concat());
+        assert!(succeeded && said.contains("shop/default"), "{said}");
+    }
+    load.stop().expect("a load");
+}
+
 #[test]
 fn a_token_is_asked_for_before_figures_are_shown() {
     let Some(mut browser) = browser() else { return };
@@ -275,8 +343,7 @@ fn five_hundred_tenants_are_searched_and_sorted() {
         // A round of figures changes cells and replaces no row, so that the focus stays.
         browser.value(&format!("{TENANT_ROWS}[250].focus()"));
         let focused = browser.text("document.activeElement.innerText");
-        let polls = browser.value("Number(document.body.dataset.polls)").as_u64().expect("a number");
-        browser.wait("two more rounds", &format!("Number(document.body.dataset.polls) >= {}", polls + 2));
+        rounds(&mut browser, 2);
         assert_eq!(browser.text("document.activeElement.innerText"), focused);
         browser.picture(if prefix.is_empty() { "server-500" } else { "fleet-500" });
         check_quiet(&browser, &[&admin, &orchestrator.admin]);
