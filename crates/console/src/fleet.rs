@@ -64,10 +64,10 @@ pub struct ExplainArguments {
     decisions: DecisionArguments,
 }
 
-/// The node of a pool.
+/// The node of what is asked about.
 #[derive(Debug, Args)]
 pub struct PlaceArguments {
-    /// The node of the pool, if instances of one name are on several.
+    /// The node, if instances of one name are on several.
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
 }
@@ -92,6 +92,8 @@ pub struct ForgetArguments {
     /// The instance.
     instance: String,
     #[command(flatten)]
+    place: PlaceArguments,
+    #[command(flatten)]
     fleet: FleetArguments,
 }
 
@@ -110,8 +112,9 @@ impl FleetCommand {
             }
             Self::Explain(arguments) => arguments.explain(),
             Self::WhatIf(arguments) => arguments.ask(),
-            Self::Forget(ForgetArguments { instance, fleet }) => {
-                let path = format!("/forget/{}", escaped(instance));
+            Self::Forget(ForgetArguments { instance, place, fleet }) => {
+                let node = place.node.as_ref().map(|node| format!("?node={}", escaped(node)));
+                let path = format!("/forget/{}{}", escaped(instance), node.unwrap_or_default());
                 fleet.admin().ask(&path, |agent, url| agent.post(url).send_empty())
             }
         }

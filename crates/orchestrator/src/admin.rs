@@ -1,9 +1,10 @@
 //! HTTP for operators: a page at `/`, `/healthz`, `/fleet.json`, `/decisions.json`,
-//! `/decisions/NUMBER`, `/what-if`, `/curve`, `/curves.json`, `/metrics`, and `POST /forget/NAME`.
+//! `/decisions/NUMBER`, `/what-if`, `/curve`, `/curves.json`, `/metrics`, and
+//! `POST /forget/NAME?node=NODE`.
 //!
 //! If there is a token, each request must show it, but for `/healthz` and the page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, Request, State};
@@ -323,24 +324,35 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     ([(header::CONTENT_TYPE, kind)], metrics::write(&shared)).into_response()
 }
 
+/// The node of the instance to forget.
+#[derive(Debug, Deserialize)]
+struct OfNode {
+    node: Option<String>,
+}
+
 /// A person says that an instance has ended, which nobody else can know.
-async fn forget(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Response {
+async fn forget(
+    State(shared): State<Arc<Shared>>,
+    Path(name): Path<String>,
+    Query(OfNode { node }): Query<OfNode>,
+) -> Response {
     if !shared.leads() {
         let leader = shared.leader().unwrap_or_else(|| "none, at this moment".to_owned());
         let words =
             format!("This orchestrator does not lead; the one that agents register with is {leader}.\n");
         return (StatusCode::CONFLICT, words).into_response();
     }
-    if !shared.members().iter().any(|member| member.instance.name == name) {
-        return (StatusCode::NOT_FOUND, format!("There is no instance {name:?}.\n")).into_response();
-    }
-    let (forgotten, outgoing) = shared.fleet().forget_instance(&name, shared.now());
+    let node = match node_of(&shared.members(), &name, node.as_deref()) {
+        Ok(node) => node,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let (forgotten, outgoing) = shared.fleet().forget_instance(&node, &name, shared.now());
     let ticket = shared.carry_out(outgoing);
     if forgotten == 0 {
         let words = format!("{name:?} answers, or did within the lease: it has not ended.\n");
         return (StatusCode::CONFLICT, words).into_response();
     }
-    tracing::info!(name, "An instance is forgotten, as an operator said.");
+    tracing::info!(node, name, "An instance is forgotten, as an operator said.");
     if let Some(ticket) = ticket
         && !tokio::time::timeout(LONGEST_SAVE, ticket.saved()).await.unwrap_or(false)
     {
@@ -351,3 +363,32 @@ async fn forget(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> 
     }
     "ok\n".into_response()
 }
+
+/// Returns the node of an instance that may have ended. One of its name on another node may only
+/// hang, and use its memory.
+///
+/// # Errors
+/// The status and its words: no instance has the name, or instances of several nodes do.
+fn node_of(members: &[MemberStatus], name: &str, node: Option<&str>) -> Result<String, (StatusCode, String)> {
+    let is_asked = |member: &&MemberStatus| {
+        member.instance.name == name && node.is_none_or(|node| node == member.instance.node)
+    };
+    let mut found: Vec<&MemberStatus> = members.iter().filter(is_asked).collect();
+    if found.iter().any(|member| !member.is_leased) {
+        found.retain(|member| !member.is_leased);
+    }
+    let nodes: BTreeSet<&str> = found.iter().map(|member| &*member.instance.node).collect();
+    let mut each = nodes.iter();
+    match (each.next(), each.next()) {
+        (Some(node), None) => Ok((*node).to_owned()),
+        (None, _) => Err((StatusCode::NOT_FOUND, format!("There is no instance {name:?}.\n"))),
+        _ => {
+            let nodes = nodes.into_iter().collect::<Vec<_>>().join(", ");
+            let words = format!("The name {name:?} is ambiguous: nodes {nodes} have such an instance.\n");
+            Err((StatusCode::BAD_REQUEST, words))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

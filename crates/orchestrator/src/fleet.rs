@@ -310,11 +310,11 @@ impl Fleet {
         self.outgoing(Vec::new(), &[])
     }
 
-    /// A person says that an instance has ended: all incarnations of the name that do not answer
-    /// are forgotten. Returns how many.
-    pub fn forget_instance(&mut self, name: &str, now: Nanos) -> (usize, Outgoing) {
-        let named =
-            self.members.iter().filter(|(key, member)| &*key.name == name && now >= member.lease_until);
+    /// A person says that an instance has ended: all incarnations of the name on a node that do
+    /// not answer are forgotten. Returns how many.
+    pub fn forget_instance(&mut self, node: &str, name: &str, now: Nanos) -> (usize, Outgoing) {
+        let here = self.members.on(node);
+        let named = here.filter(|(key, member)| &*key.name == name && now >= member.lease_until);
         let named: Vec<Key> = named.map(|(key, _)| key.clone()).collect();
         named.iter().for_each(|key| self.forget(key));
         (named.len(), self.outgoing(Vec::new(), &[]))

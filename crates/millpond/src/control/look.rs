@@ -28,10 +28,8 @@ const CURVE_BYTES: u64 = 170 << 10;
 const CURVE_KEY_BYTES: u64 = 60;
 /// Pools without a curve that are named.
 const NAMED: usize = 8;
-/// Misses from which a cost is learnt before it counts, and the most and least that one counts of
-/// the mean.
+/// Misses from which a cost is learnt before it counts.
 const LEAST_MISSES: u64 = 100;
-const MOST_COST: f64 = 100.0;
 /// The fewest keys that a curve is learnt from.
 const LEAST_KEYS: usize = 64;
 

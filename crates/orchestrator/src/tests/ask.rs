@@ -128,3 +128,16 @@ fn two_instances_of_a_name_that_answer_are_asked_as_decisions_name_them() {
     assert_eq!(last(&fleet, name(None, "a/all (2)"), 4 * SECOND), Ok(300));
     assert_eq!(fleet.curves(4 * SECOND).len(), 2);
 }
+
+#[test]
+fn an_instance_is_forgotten_on_its_node_alone() {
+    let mut fleet = fleet("most-hits");
+    register(&mut fleet, "here", 200, 0);
+    register(&mut fleet, "rack-7", 300, 0);
+    (1..4).for_each(|second| round(&mut fleet, &[200, 300], second * SECOND));
+    // Both are silent now; an operator knows that one has ended.
+    let now = 60 * SECOND;
+    assert_eq!(fleet.forget_instance("rack-7", "a", now).0, 1);
+    let left: Vec<_> = fleet.members(now).into_iter().map(|member| member.instance.node).collect();
+    assert_eq!(left, ["here"]);
+}

@@ -139,12 +139,12 @@ fn an_instance_that_answers_is_not_forgotten_with_its_dead_namesake() {
         }
     }
     (2..20).for_each(|second| agents.round(&mut fleet, second));
-    let (forgotten, outgoing) = fleet.forget_instance("a", 20 * SECOND);
+    let (forgotten, outgoing) = fleet.forget_instance("here", "a", 20 * SECOND);
     assert_eq!(forgotten, 1);
     agents.carry_out(&mut fleet, outgoing, 20 * SECOND);
     (20..40).for_each(|second| agents.round(&mut fleet, second));
     assert_eq!(fleet.members(40 * SECOND).len(), 2);
-    assert_eq!(fleet.forget_instance("a", 40 * SECOND).0, 0, "it answers");
+    assert_eq!(fleet.forget_instance("here", "a", 40 * SECOND).0, 0, "it answers");
 }
 
 #[test]
