@@ -1,6 +1,6 @@
 //! The latest decisions, and what came of what they predicted.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::decide::{Decided, DecidedPool};
@@ -27,6 +27,10 @@ pub(crate) struct History {
     decisions: VecDeque<Arc<Told>>,
     pub(crate) latest: Vec<Arc<Decided>>,
     pub(crate) figures: Figures,
+    /// The number of the last decision; an earlier process may have made it.
+    last: u64,
+    /// The numbers of those that are to be saved: they are new, or their outcome is.
+    unsaved: BTreeSet<u64>,
     /// The promises that were not kept in the latest round, without figures.
     warned: HashSet<String>,
 }
@@ -45,7 +49,9 @@ impl History {
         self.warn(&decided);
         for decided in decided.iter().filter(|decided| !decided.moves.is_empty()) {
             self.figures.decisions += 1;
-            let told = Told::new(self.figures.decisions, at_secs, policy, decided.clone());
+            self.last += 1;
+            let told = Told::new(self.last, at_secs, policy, decided.clone());
+            self.unsaved.insert(self.last);
             self.figures.moved_bytes += told.totals.moved_bytes;
             tracing::info!(
                 number = told.number,
@@ -93,9 +99,29 @@ impl History {
                 let Some((_, now)) = now.get(&name).filter(|(i, _)| seen.insert(*i)) else { continue };
                 if let Some(missed) = told.outcome(place, now) {
                     Arc::make_mut(told).measure(place, missed);
+                    self.unsaved.insert(told.number);
                 }
             }
         }
+    }
+
+    /// Begins with the decisions of an earlier process, the latest last.
+    pub(crate) fn remember(&mut self, decisions: Vec<Told>) {
+        self.last = decisions.last().map_or(0, |told| told.number);
+        self.decisions = decisions.into_iter().map(Arc::new).collect();
+    }
+
+    /// Takes the decisions that are to be saved, with the number of the oldest one that is kept.
+    pub(crate) fn take_unsaved(&mut self) -> (Vec<Arc<Told>>, u64) {
+        let numbers = std::mem::take(&mut self.unsaved);
+        let unsaved = self.decisions.iter().filter(|told| numbers.contains(&told.number));
+        let oldest = self.decisions.front().map_or(self.last, |told| told.number);
+        (unsaved.cloned().collect(), oldest)
+    }
+
+    /// Has decisions saved again, as that has failed.
+    pub(crate) fn note_unsaved(&mut self, decisions: &[Arc<Told>]) {
+        self.unsaved.extend(decisions.iter().map(|told| told.number));
     }
 
     /// Returns the latest decisions, the latest first.

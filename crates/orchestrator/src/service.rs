@@ -25,6 +25,7 @@ use crate::etcd::client::Client;
 use crate::etcd::keys::{Contender, Keys};
 use crate::etcd::reign::Election;
 use crate::fleet::{Fleet, FleetConfig, FleetError};
+use crate::history::History;
 use crate::keeper::Keeper;
 use crate::shared::{LONGEST_CALL, LONGEST_SAVE, Shared};
 use crate::store::{Store, StoreError};
@@ -124,7 +125,7 @@ impl Service {
         };
         let shared = Arc::new(Shared {
             fleet: Mutex::new(fleet),
-            history: Mutex::default(),
+            history: Mutex::new(history_of(store.as_deref(), history)?),
             clock,
             access: access.clone(),
             policy,
@@ -226,6 +227,15 @@ impl Tasks {
         let ended = async { while tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(LONGEST_END, ended).await;
     }
+}
+
+/// The decisions of earlier processes, if they are kept.
+fn history_of(store: Option<&Store>, most: usize) -> Result<History, StoreError> {
+    let mut history = History::default();
+    if let Some(store) = store {
+        history.remember(store.decisions(most)?);
+    }
+    Ok(history)
 }
 
 fn bind(address: SocketAddr) -> Result<(std::net::TcpListener, SocketAddr), ServiceError> {

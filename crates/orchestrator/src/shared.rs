@@ -24,6 +24,8 @@ use crate::{MILLI, Nanos};
 /// The longest that an agent is waited for.
 pub(crate) const LONGEST_CALL: Duration = Duration::from_secs(1);
 
+/// The time between two attempts to save decisions.
+const KEEP_EVERY: Duration = Duration::from_secs(30);
 /// The longest that a registration waits for its record to be saved: less than an agent waits.
 pub(crate) const LONGEST_SAVE: Duration = Duration::from_millis(800);
 
@@ -129,6 +131,21 @@ impl Shared {
         done
     }
 
+    /// Saves the decisions that are new, or whose outcome is, if there is a store. What is decided
+    /// next does not depend on it, so a failure is logged, and the next attempt saves all.
+    async fn keep_decisions(self: Arc<Self>) {
+        let Some(store) = self.store.clone() else { return };
+        let (told, oldest) = self.history().take_unsaved();
+        if told.is_empty() {
+            return;
+        }
+        let kept = told.clone();
+        if let Err(error) = apart(move || store.save_decisions(&kept, oldest)).await {
+            tracing::warn!(error, "Decisions cannot be saved; after a restart they are not shown.");
+            self.history().note_unsaved(&told);
+        }
+    }
+
     /// Makes rounds until it is stopped.
     pub(crate) async fn rounds(
         self: &Arc<Self>,
@@ -136,8 +153,15 @@ impl Shared {
         history: usize,
         mut stopped: watch::Receiver<bool>,
     ) {
+        let mut keeping = JoinSet::new();
+        let mut kept_at = tokio::time::Instant::now();
         loop {
             let started = tokio::time::Instant::now();
+            while keeping.try_join_next().is_some() {}
+            if keeping.is_empty() && started >= kept_at + KEEP_EVERY {
+                kept_at = started;
+                keeping.spawn(Arc::clone(self).keep_decisions());
+            }
             if self.leads() {
                 self.round(history).await;
             }
@@ -147,6 +171,8 @@ impl Shared {
                 break;
             }
         }
+        while keeping.join_next().await.is_some() {}
+        Arc::clone(self).keep_decisions().await;
     }
 
     async fn round(self: &Arc<Self>, history: usize) {

@@ -1,15 +1,18 @@
 //! The state that outlasts a restart, in an embedded database (redb): the orchestrator's id and
-//! term, and the record of each instance.
+//! term, the record of each instance, and the latest decisions.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::exchange::{Key, Record};
+use crate::told::Told;
 
 const FIGURES: TableDefinition<'_, &str, u64> = TableDefinition::new("figures");
 const INSTANCES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("instances");
+/// By number, as JSON.
+const DECISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("decisions");
 
 /// The reason why state cannot be read or saved.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +41,7 @@ impl Store {
             let write = database.begin_write()?;
             write.open_table(FIGURES)?;
             write.open_table(INSTANCES)?;
+            write.open_table(DECISIONS)?;
             write.commit()?;
             Ok(database)
         });
@@ -116,6 +120,46 @@ impl Store {
         })
     }
 
+    /// Saves decisions, of which it may have an earlier state, and deletes those before `oldest`.
+    ///
+    /// # Errors
+    /// If they cannot be saved: then none is.
+    pub(crate) fn save_decisions(&self, decisions: &[Arc<Told>], oldest: u64) -> Result<(), StoreError> {
+        self.attempt(|database| {
+            let write = database.begin_write()?;
+            {
+                let mut table = write.open_table(DECISIONS)?;
+                for told in decisions {
+                    // Numbers and strings: that does not fail.
+                    let bytes = serde_json::to_vec(told).unwrap_or_default();
+                    table.insert(told.number, bytes.as_slice())?;
+                }
+                table.retain(|number, _| number >= oldest)?;
+            }
+            write.commit()?;
+            Ok(())
+        })
+    }
+
+    /// Reads the latest decisions, at most `most`, the latest last. One that another version has
+    /// saved in another form is left out.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub(crate) fn decisions(&self, most: usize) -> Result<Vec<Told>, StoreError> {
+        self.attempt(|database| {
+            let read = database.begin_read()?;
+            let table = read.open_table(DECISIONS)?;
+            let mut decisions = Vec::new();
+            for entry in table.iter()?.rev().take(most) {
+                let (_, value) = entry?;
+                decisions.extend(serde_json::from_slice::<Told>(value.value()));
+            }
+            decisions.reverse();
+            Ok(decisions)
+        })
+    }
+
     fn attempt<T>(&self, act: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, StoreError> {
         let mut database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = match database.take() {
@@ -181,5 +225,35 @@ mod tests {
         let error = Store::open(&path).unwrap_err();
         assert!(error.to_string().contains("notes.txt"), "{error}");
         assert!(std::fs::read_to_string(&path).unwrap().starts_with("some text"), "it is left alone");
+    }
+
+    fn told(number: u64) -> Arc<Told> {
+        let decided = crate::decide::Decided {
+            node: "here".to_owned(),
+            memory_bytes: 1 << 30,
+            is_short: true,
+            moves: Vec::new(),
+            pools: Vec::new(),
+            unmet: Vec::new(),
+        };
+        Arc::new(Told::new(number, 9, "most-hits", decided))
+    }
+
+    #[test]
+    fn the_latest_decisions_are_there_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.redb");
+        let numbers = |store: &Store, most| {
+            let decisions = store.decisions(most).unwrap();
+            decisions.iter().map(|told| told.number).collect::<Vec<_>>()
+        };
+        let store = Store::open(&path).unwrap();
+        assert!(numbers(&store, 9).is_empty());
+        store.save_decisions(&[told(1), told(2), told(3)], 1).unwrap();
+        store.save_decisions(&[told(3), told(4)], 2).unwrap();
+        drop(store);
+        let store = Store::open(&path).unwrap();
+        assert_eq!(numbers(&store, 9), [2, 3, 4]);
+        assert_eq!(numbers(&store, 2), [3, 4], "the latest ones");
     }
 }

@@ -17,7 +17,7 @@ const MAX_POINTS: usize = 32;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct Told {
-    /// Its number since the orchestrator was started.
+    /// Its number: they go on after a restart if the state is kept.
     pub number: u64,
     /// Time of the decision, Unix seconds.
     pub at_secs: u32,

@@ -215,6 +215,34 @@ fn a_new_orchestrator_goes_on_with_the_state_of_the_last_one() {
 }
 
 #[test]
+fn decisions_outlast_a_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state.redb");
+    let access = Access::default();
+    let first = orchestrator("127.0.0.1:0", Some(&state), &access);
+    let address = first.address().to_string();
+    let caches = [Cache::new("small", 16), Cache::new("large", 200)];
+    let agents = caches.each_ref().map(|cache| agent(cache, &address, &access));
+    let numbers = |service: &Service| -> Vec<u64> {
+        let decided: serde_json::Value =
+            serde_json::from_str(&page(service, "/decisions.json")).expect("JSON");
+        let numbers = decided.as_array().into_iter().flatten().filter_map(|told| told["number"].as_u64());
+        numbers.collect()
+    };
+    until("decisions", || numbers(&first).len() > 1);
+    agents.into_iter().for_each(Agent::stop);
+    let (before, last) = (numbers(&first), page(&first, "/decisions/1"));
+    first.stop();
+    let second = orchestrator(&address, Some(&state), &access);
+    assert_eq!(numbers(&second), before);
+    assert!(last.contains("curves") && page(&second, "/decisions/1") == last, "{last}");
+    let caches = [Cache { appetite: 300 * MIB, ..caches[0].clone() }, caches[1].clone()];
+    let agents = caches.each_ref().map(|cache| agent(cache, &address, &access));
+    until("a decision after those", || numbers(&second)[0] > before[0]);
+    agents.into_iter().for_each(Agent::stop);
+}
+
+#[test]
 fn nobody_speaks_without_the_token() {
     let folder = tempfile::tempdir().expect("a folder");
     let access = |token: &str| {
