@@ -264,14 +264,16 @@ pub(super) fn tell(
     );
     let memory = decisions["memory_bytes"].as_f64().unwrap_or(f64::NAN);
     let pools = decisions["pools"].as_array().map_or(&[][..], Vec::as_slice);
-    let granted = |name: &str| {
+    let granted_bytes = |name: &str| {
         let pool = pools.iter().find(|pool| pool["name"] == name);
-        pool.and_then(|pool| pool["granted_bytes"].as_f64()).unwrap_or(f64::NAN) / memory
+        pool.and_then(|pool| pool["granted_bytes"].as_f64()).unwrap_or(f64::NAN)
     };
+    let granted = |name: &str| granted_bytes(name) / memory;
     let least = scene.names.iter().map(|name| granted(name)).fold(f64::INFINITY, f64::min);
     let least = Criterion::number("least part of the memory of any", least);
     report.check(least.at_least(0.995 * scene.least_part));
-    let sum: f64 = scene.names.iter().map(|name| granted(name)).sum();
+    // Bytes are added, as parts would be rounded, to more than the whole.
+    let sum = scene.names.iter().map(|name| granted_bytes(name)).sum::<f64>() / memory;
     report.check(Criterion::number("sum of all grants, of the memory", sum).at_most(1.0));
     let error = decisions["prediction_error"].as_f64().unwrap_or(f64::INFINITY);
     let compared = decisions["predictions"].as_f64().unwrap_or(0.0);
