@@ -110,18 +110,15 @@ impl<P: Policy + Clone> Guarded<P> {
     /// The view with smoothed request rates. A new pool starts with its present rate.
     fn smoothed(&mut self, mut view: View) -> View {
         let weight = self.rails.smoothing;
-        let known = self.rates.len();
-        let mut seen = 0;
         for pool in &mut view.pools {
             if let Some(rate) = self.rates.get_mut(&pool.name) {
                 *rate = weight * *rate + (1.0 - weight) * pool.request_rate;
                 pool.request_rate = *rate;
-                seen += 1;
             } else {
                 self.rates.insert(Arc::clone(&pool.name), pool.request_rate);
             }
         }
-        if seen < known {
+        if self.rates.len() != view.pools.len() {
             // Some have gone.
             let here: HashSet<&str> = view.pools.iter().map(|pool| &*pool.name).collect();
             self.rates.retain(|name, _| here.contains(&**name));

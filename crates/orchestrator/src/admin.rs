@@ -365,7 +365,7 @@ async fn forget(
 }
 
 /// Returns the node of an instance that may have ended. One of its name on another node may only
-/// hang, and use its memory.
+/// hang, and use its memory, while the lease of the one that has ended still runs.
 ///
 /// # Errors
 /// The status and its words: no instance has the name, or instances of several nodes do.
@@ -373,11 +373,8 @@ fn node_of(members: &[MemberStatus], name: &str, node: Option<&str>) -> Result<S
     let is_asked = |member: &&MemberStatus| {
         member.instance.name == name && node.is_none_or(|node| node == member.instance.node)
     };
-    let mut found: Vec<&MemberStatus> = members.iter().filter(is_asked).collect();
-    if found.iter().any(|member| !member.is_leased) {
-        found.retain(|member| !member.is_leased);
-    }
-    let nodes: BTreeSet<&str> = found.iter().map(|member| &*member.instance.node).collect();
+    let nodes: BTreeSet<&str> =
+        members.iter().filter(is_asked).map(|member| &*member.instance.node).collect();
     let mut each = nodes.iter();
     match (each.next(), each.next()) {
         (Some(node), None) => Ok((*node).to_owned()),

@@ -146,7 +146,7 @@ pub(crate) fn decide(
     // An instance cannot use what another one leaves, so one that has filled what it has is enough.
     let is_filled = |pool: &Pool| pool.size > 0 && pool.used >= pool.size - pool.size / FILLED_PART;
     let is_short = view.pools.iter().any(is_filled);
-    if objective == Objective::TimeSaved {
+    if objective == Objective::TimeSaved && aim == Some(Aim::Misses) {
         let factors = cost::factors(&costs);
         view.pools.iter_mut().zip(factors).for_each(|(pool, factor)| pool.weight *= factor);
     }

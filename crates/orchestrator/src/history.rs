@@ -65,6 +65,11 @@ impl History {
         while self.decisions.len() > most {
             self.decisions.pop_front();
         }
+        // Without a store nobody takes them.
+        self.unsaved = match self.decisions.front() {
+            Some(oldest) => self.unsaved.split_off(&oldest.number),
+            None => BTreeSet::new(),
+        };
         self.latest = decided.into_iter().map(Arc::new).collect();
     }
 
@@ -105,9 +110,10 @@ impl History {
         }
     }
 
-    /// Begins with the decisions of an earlier process, the latest last.
-    pub(crate) fn remember(&mut self, decisions: Vec<Told>) {
-        self.last = decisions.last().map_or(0, |told| told.number);
+    /// Begins with the decisions of an earlier process, the latest last; `last` is the number of
+    /// its last one, which may be another that cannot be read.
+    pub(crate) fn remember(&mut self, decisions: Vec<Told>, last: u64) {
+        self.last = last;
         self.decisions = decisions.into_iter().map(Arc::new).collect();
     }
 

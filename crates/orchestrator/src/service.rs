@@ -125,7 +125,7 @@ impl Service {
         };
         let shared = Arc::new(Shared {
             fleet: Mutex::new(fleet),
-            history: Mutex::new(history_of(store.as_deref(), history)?),
+            history: Mutex::new(history_of(store.as_deref(), history)),
             clock,
             access: access.clone(),
             policy,
@@ -229,13 +229,17 @@ impl Tasks {
     }
 }
 
-/// The decisions of earlier processes, if they are kept.
-fn history_of(store: Option<&Store>, most: usize) -> Result<History, StoreError> {
+/// The decisions of earlier processes, if they are kept. Nothing else depends on them.
+fn history_of(store: Option<&Store>, most: usize) -> History {
     let mut history = History::default();
-    if let Some(store) = store {
-        history.remember(store.decisions(most)?);
+    match store.map(|store| store.decisions(most)) {
+        Some(Ok((decisions, last))) => history.remember(decisions, last),
+        Some(Err(error)) => {
+            tracing::error!(error = causes(&error), "Decisions of earlier processes cannot be read.");
+        }
+        None => {}
     }
-    Ok(history)
+    history
 }
 
 fn bind(address: SocketAddr) -> Result<(std::net::TcpListener, SocketAddr), ServiceError> {

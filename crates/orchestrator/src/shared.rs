@@ -26,6 +26,8 @@ pub(crate) const LONGEST_CALL: Duration = Duration::from_secs(1);
 
 /// The time between two attempts to save decisions.
 const KEEP_EVERY: Duration = Duration::from_secs(30);
+/// The longest that the last attempt takes, as the orchestrator ends.
+const LONGEST_KEEP: Duration = Duration::from_secs(2);
 /// The longest that a registration waits for its record to be saved: less than an agent waits.
 pub(crate) const LONGEST_SAVE: Duration = Duration::from_millis(800);
 
@@ -171,8 +173,11 @@ impl Shared {
                 break;
             }
         }
-        while keeping.join_next().await.is_some() {}
-        Arc::clone(self).keep_decisions().await;
+        let kept = async {
+            while keeping.join_next().await.is_some() {}
+            Arc::clone(self).keep_decisions().await;
+        };
+        let _ = tokio::time::timeout(LONGEST_KEEP, kept).await;
     }
 
     async fn round(self: &Arc<Self>, history: usize) {

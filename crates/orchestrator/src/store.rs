@@ -14,6 +14,9 @@ const INSTANCES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("insta
 /// By number, as JSON.
 const DECISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("decisions");
 
+/// Decisions of one transaction, for which records wait: a megabyte or two at most.
+const MOST_AT_ONCE: usize = 16;
+
 /// The reason why state cannot be read or saved.
 #[derive(Debug, thiserror::Error)]
 #[error("the state in {}", path.display())]
@@ -123,40 +126,48 @@ impl Store {
     /// Saves decisions, of which it may have an earlier state, and deletes those before `oldest`.
     ///
     /// # Errors
-    /// If they cannot be saved: then none is.
+    /// If some cannot be saved.
     pub(crate) fn save_decisions(&self, decisions: &[Arc<Told>], oldest: u64) -> Result<(), StoreError> {
-        self.attempt(|database| {
-            let write = database.begin_write()?;
-            {
-                let mut table = write.open_table(DECISIONS)?;
-                for told in decisions {
-                    // Numbers and strings: that does not fail.
-                    let bytes = serde_json::to_vec(told).unwrap_or_default();
-                    table.insert(told.number, bytes.as_slice())?;
+        // Numbers and strings: that does not fail. It is done before records would wait for it.
+        let bytes = |told: &Arc<Told>| (told.number, serde_json::to_vec(told).unwrap_or_default());
+        let decisions: Vec<(u64, Vec<u8>)> = decisions.iter().map(bytes).collect();
+        for some in decisions.chunks(MOST_AT_ONCE) {
+            self.attempt(|database| {
+                let write = database.begin_write()?;
+                {
+                    let mut table = write.open_table(DECISIONS)?;
+                    for (number, bytes) in some {
+                        table.insert(number, bytes.as_slice())?;
+                    }
+                    table.retain_in(..oldest, |_, _| false)?;
                 }
-                table.retain(|number, _| number >= oldest)?;
-            }
-            write.commit()?;
-            Ok(())
-        })
+                write.commit()?;
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
-    /// Reads the latest decisions, at most `most`, the latest last. One that another version has
-    /// saved in another form is left out.
+    /// Reads the latest decisions, at most `most`, the latest last, and the number of the last one.
+    /// One that another version has saved in another form is left out.
     ///
     /// # Errors
     /// If they cannot be read.
-    pub(crate) fn decisions(&self, most: usize) -> Result<Vec<Told>, StoreError> {
+    pub(crate) fn decisions(&self, most: usize) -> Result<(Vec<Told>, u64), StoreError> {
         self.attempt(|database| {
             let read = database.begin_read()?;
             let table = read.open_table(DECISIONS)?;
-            let mut decisions = Vec::new();
-            for entry in table.iter()?.rev().take(most) {
-                let (_, value) = entry?;
+            let (mut decisions, mut last) = (Vec::new(), 0);
+            for entry in table.iter()?.rev() {
+                let (number, value) = entry?;
+                last = last.max(number.value());
                 decisions.extend(serde_json::from_slice::<Told>(value.value()));
+                if decisions.len() >= most {
+                    break;
+                }
             }
             decisions.reverse();
-            Ok(decisions)
+            Ok((decisions, last))
         })
     }
 
@@ -244,16 +255,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.redb");
         let numbers = |store: &Store, most| {
-            let decisions = store.decisions(most).unwrap();
-            decisions.iter().map(|told| told.number).collect::<Vec<_>>()
+            let (decisions, last) = store.decisions(most).unwrap();
+            (decisions.iter().map(|told| told.number).collect::<Vec<_>>(), last)
         };
         let store = Store::open(&path).unwrap();
-        assert!(numbers(&store, 9).is_empty());
+        assert_eq!(numbers(&store, 9), (vec![], 0));
         store.save_decisions(&[told(1), told(2), told(3)], 1).unwrap();
         store.save_decisions(&[told(3), told(4)], 2).unwrap();
         drop(store);
         let store = Store::open(&path).unwrap();
-        assert_eq!(numbers(&store, 9), [2, 3, 4]);
-        assert_eq!(numbers(&store, 2), [3, 4], "the latest ones");
+        assert_eq!(numbers(&store, 9), (vec![2, 3, 4], 4));
+        assert_eq!(numbers(&store, 2), (vec![3, 4], 4), "the latest ones");
+        let unknown = |database: &Database| {
+            let write = database.begin_write()?;
+            write.open_table(DECISIONS)?.insert(7, &b"{}"[..])?;
+            Ok(write.commit()?)
+        };
+        store.attempt(unknown).unwrap();
+        assert_eq!(numbers(&store, 2), (vec![3, 4], 7), "one of another version");
     }
 }

@@ -13,7 +13,7 @@ const PERIOD = 2000;
 const at = id => document.getElementById(id);
 const TABS = [["Overview", "#/", Overview], ["Decisions", "#/decisions", Decisions], ["What if", "#/what-if", WhatIf]];
 
-class Refused extends Error {}
+export class Refused extends Error {}
 
 // There is no such pool any more, or no single one; `links` has those that may be meant.
 export class Gone extends Error {
@@ -23,10 +23,13 @@ export class Gone extends Error {
   }
 }
 
+// A server that takes longer is away, as far as a person who looks is concerned.
+const LONGEST_MS = 10000;
+
 // Reads JSON from this server, with the token if there is one.
 export async function read(path) {
   const token = sessionStorage.getItem("token");
-  const answer = await fetch(path, { headers: token ? { Authorization: "Bearer " + token } : {}, cache: "no-store" });
+  const answer = await fetch(path, { headers: token ? { Authorization: "Bearer " + token } : {}, cache: "no-store", signal: AbortSignal.timeout(LONGEST_MS) });
   if (answer.status === 401) throw new Refused("a token is needed");
   if (!answer.ok) throw new Error((await answer.text()).trim());
   return answer.json();

@@ -1,5 +1,5 @@
 // The page of an orchestrator: its fleet as the model that the views show.
-import { start, read, poolLink, Gone } from "./app.js";
+import { start, read, poolLink, Gone, Refused } from "./app.js";
 import { decisionOf } from "./decisions.js";
 import { make } from "./dom.js";
 import { bytes, count, percent, span } from "./format.js";
@@ -77,6 +77,7 @@ async function pool(id, model, node) {
   try {
     return { ...pooled(await read("/curve?" + new URLSearchParams({ node: found.group, pool: id }))), facts };
   } catch (error) {
+    if (error instanceof Refused) throw error;
     return { name: id, node: found.group, granted: found.granted, facts: [...facts, ["Curve", error.message]] };
   }
 }

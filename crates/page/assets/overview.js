@@ -102,6 +102,7 @@ export class Overview {
       setText(shown.outcome, outcomeWords(decision));
       return shown.element;
     }));
+    for (const [key, shown] of this.shown) if (key.startsWith("decision") && shown.element.parentElement !== this.moves) this.shown.delete(key);
   }
 
   repaint() {}

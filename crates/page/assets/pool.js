@@ -40,6 +40,7 @@ export class Pool {
       const about = (await this.source.decisions(asked)).slice(0, 8);
       if (this.ended) return;
       arrange(this.moves, about.map(decision => this.move(decision)));
+      for (const [key, part] of this.parts) if (key.startsWith("decision ") && part.element.parentElement !== this.moves) this.parts.delete(key);
       this.moved.hidden = !about.length;
     } catch (error) {
       if (!this.ended) this.fail(error);

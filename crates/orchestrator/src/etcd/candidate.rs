@@ -6,6 +6,9 @@
 //! and goes on in the same term once etcd says that the lease lives: nobody has led meanwhile.
 //! While it leads it looks at its key, whose revision falls if etcd was restored from a backup.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use super::guard::{Guard, Saved};
 use super::keys::{self, Contender, Keys, get, put, read_by};
 use super::messages::compare::{CompareTarget, TargetUnion};
@@ -70,8 +73,8 @@ enum State {
     /// It has all records, and is to save its term.
     Begins(Reading),
     Leads {
-        /// Of the leader's key: its last change, as far as this orchestrator has looked.
-        revision: i64,
+        /// Of the leader's key: its last change, as far as this orchestrator knows.
+        known: Arc<AtomicI64>,
     },
 }
 
@@ -91,6 +94,8 @@ struct Reading {
 #[derive(Clone, Debug)]
 enum Asked {
     Look,
+    /// Looks at its own key, whose last change was this one or comes later.
+    LookAgain(i64),
     Grant,
     KeepAlive,
     Campaign,
@@ -171,7 +176,11 @@ impl Candidate {
         let leader = self.keys.leader();
         match &self.state {
             State::Follows | State::Leads { .. } => {
-                (Asked::Look, Ask::Range(RangeRequest { key: leader, ..RangeRequest::default() }))
+                let asked = match &self.state {
+                    State::Leads { known } => Asked::LookAgain(known.load(Ordering::Relaxed)),
+                    _ => Asked::Look,
+                };
+                (asked, Ask::Range(RangeRequest { key: leader, ..RangeRequest::default() }))
             }
             State::Campaigns => match self.lease.filter(|lease| now < lease.until) {
                 None => (Asked::Grant, Ask::Grant(LeaseGrantRequest { ttl: i64::from(self.ttl_secs) })),
@@ -215,9 +224,7 @@ impl Candidate {
         #[cfg(test)]
         let made_at = if self.planted == Planted::LeaseLate { now } else { made_at };
         match (asked, outcome) {
-            (Asked::Look, Ok(Reply::Range(range))) if matches!(self.state, State::Leads { .. }) => {
-                self.looked(range.kvs.first(), now)
-            }
+            (Asked::LookAgain(known), Ok(Reply::Range(range))) => self.looked(range.kvs.first(), known, now),
             (Asked::Look, Ok(Reply::Range(range))) => {
                 self.leader = range.kvs.first().map(|pair| Contender::from_bytes(&pair.value));
                 match self.leader {
@@ -261,13 +268,19 @@ impl Candidate {
     }
 
     /// Takes the leader's key, which is to be this orchestrator's own.
-    fn looked(&mut self, pair: Option<&KeyValue>, now: Nanos) -> Option<Event> {
+    fn looked(&mut self, pair: Option<&KeyValue>, before: i64, now: Nanos) -> Option<Event> {
+        if !matches!(self.state, State::Leads { .. }) {
+            return None;
+        }
         let own = self.lease.map_or(0, |lease| lease.id);
         let Some(pair) = pair.filter(|pair| pair.lease == own) else { return self.lose(now) };
         self.next_at = now + self.part(RENEW_PART);
-        let State::Leads { revision } = &mut self.state else { return None };
-        let known = std::mem::replace(revision, pair.mod_revision);
-        (pair.mod_revision < known).then_some(Event::Restored)
+        let State::Leads { known } = &self.state else { return None };
+        if pair.mod_revision >= before {
+            return None;
+        }
+        known.store(pair.mod_revision, Ordering::Relaxed);
+        Some(Event::Restored)
     }
 
     fn campaigned(&mut self, response: &TxnResponse, now: Nanos) -> Option<Event> {
@@ -331,7 +344,7 @@ impl Candidate {
             Saved::Done => {
                 let State::Begins(reading) = &mut self.state else { return None };
                 let records = std::mem::take(&mut reading.records);
-                self.state = State::Leads { revision: guard.revision() };
+                self.state = State::Leads { known: guard.known() };
                 self.next_at = now + self.part(RENEW_PART);
                 // Not again by this one, whatever an etcd that was restored says.
                 self.at_least = self.at_least.max(term.saturating_add(1));

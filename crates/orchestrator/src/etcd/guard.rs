@@ -5,6 +5,9 @@
 //! last, and writes that key: so one of a former leader fails, and so does one that a later
 //! transaction of the same leader has overtaken.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use super::Ask;
 use super::keys::{Contender, Keys, delete, get, put, read_by, revision};
 use super::messages::compare::{CompareTarget, TargetUnion};
@@ -24,6 +27,8 @@ pub(crate) struct Guard {
     lease: i64,
     /// Of the last change of the leader's key, as far as it is known here.
     revision: i64,
+    /// The same, for the one who looks at the key.
+    known: Arc<AtomicI64>,
     #[cfg(test)]
     pub(crate) planted: Planted,
     #[cfg(test)]
@@ -51,6 +56,7 @@ impl Guard {
             own,
             lease,
             revision,
+            known: Arc::new(AtomicI64::new(revision)),
             #[cfg(test)]
             planted: Planted::None,
             #[cfg(test)]
@@ -58,9 +64,10 @@ impl Guard {
         }
     }
 
-    /// The revision of the last change of the leader's key, as far as it is known here.
-    pub(crate) fn revision(&self) -> i64 {
-        self.revision
+    /// The revision of the last change of the leader's key, as far as it is known, from now on.
+    /// Whoever reads the key after that finds no earlier one, unless etcd was restored.
+    pub(crate) fn known(&self) -> Arc<AtomicI64> {
+        Arc::clone(&self.known)
     }
 
     /// The transaction that carries out `operations` if this is the leader still.
@@ -84,6 +91,8 @@ impl Guard {
 
     /// Saves records, or deletes them: at most [`MOST_RECORDS`], and one of each key.
     pub(crate) fn save(&self, records: &[(Key, Option<Record>)]) -> Ask {
+        // With the term: in an etcd that was restored it may be an earlier one.
+        let term = put(self.keys.term(), self.own.term.to_string().into_bytes(), 0);
         let operations = records.iter().map(|(key, record)| {
             let key = self.keys.instance(key);
             match record {
@@ -91,7 +100,7 @@ impl Guard {
                 None => delete(key),
             }
         });
-        let transaction = self.transaction(operations.collect());
+        let transaction = self.transaction(operations.chain([term]).collect());
         #[cfg(test)]
         let transaction = self.plant(transaction);
         Ask::Txn(transaction)
@@ -117,11 +126,13 @@ impl Guard {
     pub(crate) fn note(&mut self, response: &TxnResponse) -> Saved {
         if response.succeeded {
             self.revision = revision(response);
+            self.known.store(self.revision, Ordering::Relaxed);
             return Saved::Done;
         }
         match read_by(response, 0).filter(|pair| pair.lease == self.lease) {
             Some(pair) => {
                 let known = std::mem::replace(&mut self.revision, pair.mod_revision);
+                self.known.store(pair.mod_revision, Ordering::Relaxed);
                 if pair.mod_revision < known { Saved::Restored } else { Saved::Overtaken }
             }
             None => Saved::Lost,

@@ -99,3 +99,18 @@ fn a_decision_is_the_same_after_it_was_stored() {
     read.measure(0, 0.4);
     assert!(read.decided.pools[0].missed_since.is_some_and(|mean| (mean - 0.3).abs() < 1e-9));
 }
+
+#[test]
+fn without_a_store_no_more_is_to_be_saved_than_is_kept() {
+    let mut history = History::default();
+    for second in 0..100 {
+        let pools = vec![pool("a/all", 8 * MIB, 0.5)];
+        history.note(vec![decided("here", 1, pools)], "most-hits", second, 9);
+    }
+    assert!(history.unsaved.len() <= 9, "{:?}", history.unsaved);
+    let (unsaved, oldest) = history.take_unsaved();
+    assert_eq!((oldest, unsaved.len()), (92, 9));
+    assert!(history.take_unsaved().0.is_empty());
+    history.note_unsaved(&unsaved);
+    assert_eq!(history.take_unsaved().0.len(), 9, "another attempt saves all");
+}
