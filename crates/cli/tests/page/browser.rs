@@ -145,10 +145,12 @@ impl Browser {
         }
     }
 
-    /// Waits until an expression is true.
+    /// Waits until an expression is true. One about an element that is not there yet is not.
     pub(crate) fn wait(&mut self, what: &str, expression: &str) {
+        let expression =
+            format!("(() => {{ try {{ return !!({expression}); }} catch {{ return false; }} }})()");
         for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
-            if self.value(&format!("!!({expression})")) == true {
+            if self.value(&expression) == true {
                 return;
             }
             base::thread::sleep(LOOK);

@@ -147,7 +147,7 @@ fn walk(browser: &mut Browser, name: &str, row: &str) {
     follow(browser, "nav a[href=\"#/decisions\"]");
     let outcomes = "[...document.querySelectorAll('.timeline .outcome')].map(one => one.innerText).join()";
     browser.wait("an outcome", &format!("/as measured, it (saved|added)/.test({outcomes})"));
-    assert_eq!(browser.value("document.activeElement.id"), "view", "the focus goes to the view");
+    browser.wait("the focus in the view", "document.activeElement.id === 'view'");
     follow(browser, ".timeline > li a");
     browser.wait("the curves as they were", "document.querySelector('#view .chart canvas')");
     look_in_both_themes(browser, &format!("{name}-decisions"));
