@@ -115,15 +115,20 @@ export class Table {
   }
 }
 
+// A table of a body, as a region that can be scrolled.
+function framed(caption, heads, body) {
+  const top = heads.map(head => make("th", { scope: "col" }, head));
+  const table = make("table", {}, make("caption", { cls: "hidden" }, caption), make("thead", {}, make("tr", {}, ...top)), body);
+  return make("div", { cls: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table);
+}
+
 // A table without order or search whose rows stay as long as their keys do: what has the focus, or
 // was scrolled, stays so as figures change.
 export class PlainTable {
   constructor(caption, heads) {
     this.shown = new Map();
     this.body = make("tbody");
-    const top = heads.map(head => make("th", { scope: "col" }, head));
-    const table = make("table", {}, make("caption", { cls: "hidden" }, caption), make("thead", {}, make("tr", {}, ...top)), this.body);
-    this.whole = make("div", { cls: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table);
+    this.whole = framed(caption, heads, this.body);
   }
 
   // Shows rows of `key`, `cells` and perhaps `cls`; a cell is a text, or `text` and `cls`.
@@ -150,8 +155,6 @@ export class PlainTable {
 
 // A table that is shown once, without order or search, of cells that are text or elements.
 export function plainTable(caption, heads, rows) {
-  const top = heads.map(head => make("th", { scope: "col" }, head));
   const body = rows.map(cells => make("tr", {}, ...cells.map((cell, i) => make(i === 0 ? "th" : "td", i === 0 ? { scope: "row" } : {}, cell))));
-  const table = make("table", {}, make("caption", { cls: "hidden" }, caption), make("thead", {}, make("tr", {}, ...top)), make("tbody", {}, ...body));
-  return make("div", { cls: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table);
+  return framed(caption, heads, make("tbody", {}, ...body));
 }
