@@ -284,21 +284,23 @@ impl Member {
             let curve = Arc::new(MissRatioCurve::new(Unit::Bytes, points).ok()?);
             Some((curve, finite(told.samples), finite(told.error).min(1.0)))
         });
-        let named = name(&self.instance.name, &told.name);
-        let pool = self.pools.entry(told.id).or_insert_with(|| PoolState {
-            name: Arc::clone(&named),
-            report: PoolReport::default(),
-            decided_name: named,
-            curve: None,
-            samples: 0.0,
-            error: 0.0,
-            curve_at: now,
-            before: (told.reads, told.misses),
-            reads_per_sec: 0.0,
-            misses_per_sec: 0.0,
-            missed: None,
-            granted: None,
-            expected: None,
+        let pool = self.pools.entry(told.id).or_insert_with(|| {
+            let name = name(&self.instance.name, &told.name);
+            PoolState {
+                name: Arc::clone(&name),
+                report: PoolReport::default(),
+                decided_name: name,
+                curve: None,
+                samples: 0.0,
+                error: 0.0,
+                curve_at: now,
+                before: (told.reads, told.misses),
+                reads_per_sec: 0.0,
+                misses_per_sec: 0.0,
+                missed: None,
+                granted: None,
+                expected: None,
+            }
         });
         if let Some((curve, samples, error)) = learnt {
             (pool.curve, pool.samples, pool.error, pool.curve_at) = (Some(curve), samples, error, now);
