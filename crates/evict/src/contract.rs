@@ -49,8 +49,9 @@ pub trait Items {
     /// [`Policy::admit`](crate::Policy::admit) and [`HitRule::count`](crate::HitRule::count).
     ///
     /// Called either with the lock of the class held and for a queued item (one for which
-    /// [`Self::bits`] is not `None`), or for an item that was just claimed. If an eviction calls
-    /// this at all, its last call is for the item that it evicts.
+    /// [`Self::bits`] is not `None`), or for an item that was just claimed. The engine remembers
+    /// the hash of the last call: cheapest is an eviction whose last call is for the item that it
+    /// evicts.
     fn fingerprint(&self, entry: Entry) -> u32;
     /// Prefetches the memory that the other methods will read.
     fn prefetch(&self, _entry: Entry) {}

@@ -179,7 +179,7 @@ impl Policy {
         self.hits.set(Rule::None);
         self.order.detach_clock();
         let items = self.order.len();
-        let mut order = kind.order(&self.hits, items, now);
+        let mut order = kind.order((&self.hits, &self.split), items, now);
         // The size of ghosts follows the number of items, so open ghosts would be copied again and
         // again.
         self.order.set_ghosts_open(false);

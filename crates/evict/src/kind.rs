@@ -13,6 +13,7 @@ use crate::lru::Lru;
 use crate::order::Order;
 use crate::s3fifo::S3Fifo;
 use crate::sieve::Sieve;
+use crate::split::{LruSplit, SplitTarget};
 use crate::tiny_lfu::TinyLfu;
 use crate::two_q::TwoQ;
 
@@ -32,6 +33,8 @@ pub enum PolicyKind {
         /// the tail.
         shift: u8,
     },
+    /// LRU in two partitions by key, so that it has no cliffs: `lru+split` ([`crate::split`]).
+    LruSplit,
     /// 2Q with hot, warm and cold queues: `2q`, `2q:HOT:COLD`.
     TwoQ {
         /// Share of the hot queue, which new items enter, in percent (1–98). Default 30, as in
@@ -184,8 +187,9 @@ impl PolicyKind {
     pub const S3_FIFO: Self = Self::S3Fifo { small_percent: 10 };
 
     /// One of each, with its default parameters.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::LRU,
+        Self::LruSplit,
         Self::LRU_MID,
         Self::TWO_Q,
         Self::TINY_LFU,
@@ -212,6 +216,7 @@ impl PolicyKind {
                 parameters: Parameters::one(shift as u32, 1, (1, 8)).written("+", "+mid"),
                 with: |[shift, _]| Some(Self::LruInsertion { shift: shift.try_into().ok()? }),
             },
+            Self::LruSplit => Facts::plain(&["lru+split"], SPLIT_FORM, QUEUED_15, |_| Some(Self::LruSplit)),
             Self::TwoQ { hot_percent, cold_percent } => Facts {
                 names: &["2q"],
                 form: "2q, or 2q:HOT_PERCENT:COLD_PERCENT (each at least 1, both together at most 99)",
@@ -257,11 +262,17 @@ impl PolicyKind {
     }
 
     /// Creates an empty order that `expected` items are about to enter. Resets the clocks of
-    /// `hits`. `now` in seconds.
-    pub(crate) fn order(self, hits: &Hits, expected: usize, now: u32) -> Order {
+    /// `hits`. `split` is followed by policies that split queues. `now` in seconds.
+    pub(crate) fn order(
+        self,
+        (hits, split): (&Hits, &std::sync::Arc<SplitTarget>),
+        expected: usize,
+        now: u32,
+    ) -> Order {
         match self {
             Self::Lru { refresh_secs } => Lru::new(refresh_secs, hits, expected, now).into(),
             Self::LruInsertion { shift } => LruInsertion::new(shift, hits, expected, now).into(),
+            Self::LruSplit => LruSplit::new(split, hits, expected, now).into(),
             Self::TwoQ { hot_percent, cold_percent } => {
                 TwoQ::new(hot_percent, cold_percent, hits, expected, now).into()
             }
@@ -328,7 +339,10 @@ impl fmt::Display for UnknownPolicy {
 
 impl std::error::Error for UnknownPolicy {}
 
-const NAMES: &str = "s3-fifo, sieve, lru, lru+mid, 2q, tinylfu, w-tinylfu or arc";
+const NAMES: &str = "s3-fifo, sieve, lru, lru+mid, lru+split, 2q, tinylfu, w-tinylfu or arc";
+const SPLIT_FORM: &str =
+    "lru+split, which has no parameter; no other policy is split, as splits follow the curve of LRU";
+
 impl FromStr for PolicyKind {
     type Err = UnknownPolicy;
 
@@ -341,7 +355,8 @@ impl FromStr for PolicyKind {
             let rest = facts.parameters_in(&lower)?;
             Some((facts.parse(rest), facts.form))
         });
-        let (kind, expected) = named.unwrap_or((None, NAMES));
+        let unnamed = if lower.ends_with("+split") { SPLIT_FORM } else { NAMES };
+        let (kind, expected) = named.unwrap_or((None, unnamed));
         kind.filter(|kind| kind.is_valid()).ok_or_else(|| UnknownPolicy { text: text.to_owned(), expected })
     }
 }
@@ -404,6 +419,8 @@ mod tests {
             ("s3-fifo:256", "SMALL_PERCENT (1-50)"),
             ("sieve:1", "no parameter"),
             ("arc:1", "no parameter"),
+            ("lru+split:2", "no parameter"),
+            ("s3-fifo+split", "no other policy is split"),
         ] {
             let error = text.parse::<PolicyKind>().expect_err(text).to_string();
             assert!(error.contains(expected) && error.starts_with(&format!("`{text}`")), "{error}");

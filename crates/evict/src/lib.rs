@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`lru`] | LRU with lazy promotion |
 //! | [`insertion`] | LRU with insertion of new items below the top |
+//! | [`split`] | LRU in two partitions by key |
 //! | [`two_q`] | 2Q with hot, warm and cold queues |
 //! | [`tiny_lfu`] | TinyLFU and W-TinyLFU |
 //! | [`s3fifo`] | S3-FIFO |
@@ -45,6 +46,7 @@ pub mod s3fifo;
 mod scan_budget;
 pub mod sieve;
 mod sketch;
+pub mod split;
 pub mod tiny_lfu;
 pub mod two_q;
 

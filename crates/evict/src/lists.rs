@@ -1,11 +1,11 @@
 //! Items in up to three LRU lists, whose order and sizes follow hits that take no lock.
 //!
-//! The base of [`crate::insertion`], [`crate::two_q`], [`crate::tiny_lfu`] and [`crate::arc`]: they
-//! only decide which list gives up its last item, and where that item moves. [`Generations`] has
-//! the stamps that determine the place of an item; the lists here hold the entries, queued by the
-//! stamp that an item had when its entry was last touched. The *tail* of a part is its least
-//! recently used item: the first entry of its oldest generation whose item still has that stamp.
-//! Other entries found on the way are moved to the present places of their items.
+//! The base of [`crate::insertion`], [`crate::two_q`], [`crate::tiny_lfu`], [`crate::arc`] and
+//! [`crate::split`]: they only decide which list gives up its last item, and where that item moves.
+//! [`Generations`] has the stamps that determine the place of an item; the lists here hold the
+//! entries, queued by the stamp that an item had when its entry was last touched. The *tail* of a
+//! part is its least recently used item: the first entry of its oldest generation whose item still
+//! has that stamp. Other entries found on the way are moved to the present places of their items.
 //!
 //! An item of the trial part that was hit belongs to the proven part, but its entry lies among
 //! those of the trial part. Before the proven part ends a generation with counted items that it
@@ -27,6 +27,7 @@ use crate::fifo::{Blocks, Fifo};
 use crate::generations::{Generations, PARTS, Part};
 use crate::hits::Hits;
 use crate::scan_budget::ScanBudget;
+use crate::split::{LEFT, RIGHT, Shares};
 
 /// Entries to examine per removed item, when sweeping is due.
 const SWEPT_PER_REMOVAL: usize = 4;
@@ -105,6 +106,14 @@ pub(crate) struct Lists {
     fold_at: u8,
     /// Entries that a sweep removed because their items belong elsewhere; empty between calls.
     moved: Vec<(Entry, u8)>,
+    regrouping: Option<Box<Regrouping>>,
+}
+
+/// A split of which not all items may be in the partitions of their keys.
+struct Regrouping {
+    shares: Shares,
+    /// Entries of each part to be examined until they are.
+    left: [usize; 3],
 }
 
 impl Lists {
@@ -125,7 +134,41 @@ impl Lists {
             sweep_at: 0,
             fold_at: 0,
             moved: Vec::new(),
+            regrouping: None,
         }
+    }
+
+    /// From now on, items that were hit move to the part of their key when their entry is examined,
+    /// until those of each part were.
+    pub(crate) fn regroup(&mut self, shares: Shares) {
+        let mut left = [0; 3];
+        for part in [LEFT, RIGHT] {
+            left[part as usize] = self.part_len(part);
+        }
+        self.regrouping = Some(Box::new(Regrouping { shares, left }));
+    }
+
+    /// The stamp of an item of `part` that was hit: another one if the item moves to the part of
+    /// its key.
+    fn regrouped(&mut self, (entry, stamp): (Entry, u8), part: Part, items: &impl Items) -> u8 {
+        let Some(regrouping) = &mut self.regrouping else { return stamp };
+        let left = &mut regrouping.left[part as usize];
+        if *left == 0 {
+            return stamp;
+        }
+        *left -= 1;
+        let home = regrouping.shares.home(items.fingerprint(entry));
+        if regrouping.left == [0; 3] {
+            self.regrouping = None;
+        }
+        if home == Part::of(stamp) {
+            return stamp;
+        }
+        let present = self.generations.present(home);
+        items.set_bits(entry, 0xff, present);
+        self.generations.uncount(stamp);
+        self.generations.count(present, || self.generations.now());
+        present
     }
 
     pub(crate) fn detach_clock(&mut self) {
@@ -235,6 +278,7 @@ impl Lists {
                 self.entries += 1;
                 return Some(Tail { entry, stamp, part });
             }
+            let stamp = self.regrouped((entry, stamp), part, items);
             self.move_to(entry, stamp, items);
         }
         None

@@ -35,6 +35,7 @@ orders! {
     $
     Lru(crate::lru::Lru),
     LruInsertion(crate::insertion::LruInsertion),
+    LruSplit(crate::split::LruSplit),
     TwoQ(crate::two_q::TwoQ),
     TinyLfu(crate::tiny_lfu::TinyLfu),
     S3Fifo(crate::s3fifo::S3Fifo),

@@ -9,11 +9,14 @@ use crate::hits::{HitRule, Hits};
 use crate::kind::PolicyKind;
 use crate::order::Order;
 use crate::scan_budget::ScanBudget;
+use crate::split::SplitTarget;
 
 /// The policy of one class.
 pub struct Policy {
     pub(crate) kind: PolicyKind,
     pub(crate) hits: Arc<Hits>,
+    /// Followed by [`PolicyKind::LruSplit`].
+    pub(crate) split: Arc<SplitTarget>,
     pub(crate) order: Order,
     /// The old policy, while this one takes over its items.
     pub(crate) before: Option<Box<Before>>,
@@ -28,12 +31,18 @@ const EVICTIONS_PER_TAIL: u32 = 64;
 impl Policy {
     /// Creates an empty policy of `kind`; `now` in seconds.
     pub fn new(kind: PolicyKind, now: u32) -> Self {
+        Self::following(kind, Arc::default(), now)
+    }
+
+    /// The same for a policy that follows `split`, if it is [`PolicyKind::LruSplit`] or becomes it.
+    pub fn following(kind: PolicyKind, split: Arc<SplitTarget>, now: u32) -> Self {
         let hits = Arc::new(Hits::new());
-        let order = kind.order(&hits, 0, now);
+        let order = kind.order((&hits, &split), 0, now);
         hits.set(order.rule());
         Self {
             kind,
             hits,
+            split,
             order,
             before: None,
             tail_items: 0,

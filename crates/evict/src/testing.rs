@@ -2,11 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use base::hash::mix64;
 use base::rng::{RngExt, seeded};
 use rand_distr::{Distribution, Zipf};
 
+use crate::split::SplitTarget;
 use crate::{
     Claim, Conversion, Entry, HitRule, Items, MAX_HELD_TRIES, MAX_SCANNED, MAX_STALE, Policy, PolicyKind,
 };
@@ -84,7 +86,7 @@ impl Items for Table {
     }
 }
 
-fn fingerprint(key: u64) -> u32 {
+pub(crate) fn fingerprint(key: u64) -> u32 {
     mix64(key) as u32
 }
 
@@ -101,7 +103,11 @@ pub(crate) struct Sim {
 
 impl Sim {
     pub(crate) fn new(kind: PolicyKind, capacity: usize) -> Self {
-        let policy = Policy::new(kind, 0);
+        Self::following(kind, Arc::default(), capacity)
+    }
+
+    pub(crate) fn following(kind: PolicyKind, split: Arc<SplitTarget>, capacity: usize) -> Self {
+        let policy = Policy::following(kind, split, 0);
         let rule = policy.hit_rule();
         Self { policy, rule, table: Table::default(), entries: HashMap::new(), capacity, serial: 0, now: 0 }
     }

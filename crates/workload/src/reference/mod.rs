@@ -54,7 +54,10 @@ pub trait Simulator {
 /// The simulator of a policy with room for `capacity` objects, and its name.
 pub fn simulator(kind: PolicyKind, capacity: u64) -> (&'static str, Box<dyn Simulator>) {
     match kind {
-        PolicyKind::Lru { .. } => ("exact LRU", Box::new(ExactLru::by_items(capacity))),
+        // Nobody gives it a split here.
+        PolicyKind::Lru { .. } | PolicyKind::LruSplit => {
+            ("exact LRU", Box::new(ExactLru::by_items(capacity)))
+        }
         PolicyKind::LruInsertion { shift } => {
             ("exact LRU with an insertion point", Box::new(LruInsertion::new(capacity, shift)))
         }
