@@ -3,6 +3,7 @@
 //! | module | decides |
 //! |---|---|
 //! | [`strategy`] | which size class of a pool gives a slab, and which gets it; what a pool over its limit gives back; whose limit moves to another pool |
+//! | [`cliff`] | whether the queues of a pool are split in two, and how |
 //! | [`reclaim`] | which pool gives memory that another one is entitled to |
 //! | [`sizing`] | which chunk sizes suit what a pool holds |
 //!
@@ -13,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cliff;
 pub mod reclaim;
 pub mod sizing;
 pub mod strategy;
