@@ -99,13 +99,11 @@ pub(crate) struct Inner {
 impl Class {
     pub(crate) fn new(
         info: SlabInfo,
-        policy: PolicyKind,
+        mut policy: Policy,
         hooks: Option<Arc<Hooks>>,
         upkeep: Arc<Upkeep>,
-        now: u32,
     ) -> Self {
-        let rate_x100 = policy.bytes_per_item_x100();
-        let mut policy = Policy::new(policy, now);
+        let rate_x100 = policy.kind().bytes_per_item_x100();
         policy.set_tail_items(info.chunks_per_slab() as usize);
         Self {
             info,

@@ -36,6 +36,7 @@ mod cache;
 pub mod cells;
 mod chain;
 mod class;
+mod cliffs;
 mod config;
 mod error;
 #[doc(hidden)]
@@ -71,6 +72,7 @@ pub mod secondary;
 mod share;
 mod sizes;
 mod slot;
+mod split;
 mod stats;
 #[doc(hidden)]
 pub mod stores;
@@ -93,6 +95,7 @@ pub use chain::{Link, LinkHandle, Links};
 pub use config::{CacheConfig, Expiry, ItemOptions, ItemTag, PoolConfig, SizeClassConfig};
 pub use error::{Error, ErrorKind};
 pub use evict::PolicyKind;
+pub use evict::split::Split;
 pub use find::Keys;
 pub use find::fence::Fence;
 pub use handle::{ItemRef, ReadHandle, WriteHandle};
@@ -105,6 +108,7 @@ pub use pools::PoolId;
 pub use recover::Recovered;
 pub use remove::PoolRemoval;
 pub use share::Reclaimed;
+pub use split::SplitStats;
 pub use stats::{CacheStats, ClassStats, PoolStats, QueueStats};
 pub use tune::Tuned;
 

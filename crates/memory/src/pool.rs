@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::pin::Grace;
 use base::{ByteSize, Part};
-use evict::PolicyKind;
+use evict::{Policy, PolicyKind};
 use parking_lot::{Mutex, RwLock};
 use rebalance::reclaim::Stake;
 use slab::{SizeClasses, SlabInfo};
@@ -20,6 +20,7 @@ use crate::rebalance::step_for;
 use crate::sizes::{Classes, Sizes};
 use crate::sizing::Range;
 use crate::slot::{Retired, Slot};
+use crate::split::Splits;
 use crate::stats::ClassStats;
 use crate::strategy::{Rebalancer, Strategy, VictimRule};
 use crate::tune::{LeavingClass, Tuner};
@@ -104,6 +105,8 @@ pub(crate) struct Pool {
     pub(crate) curves: Curves,
     /// Shadow queues of its classes, for the strategy that goes by them.
     pub(crate) shadows: Shadows,
+    /// The split of its queues, for the policy that has one.
+    pub(crate) splits: Splits,
     /// Set once the pool has taken over what one of its name left: see [`crate::recover`].
     pub(crate) recovered: OnceLock<()>,
     /// True if it is being removed; then for ever.
@@ -163,6 +166,7 @@ impl Pool {
             hot: PoolHeat::default(),
             curves: Curves::default(),
             shadows: Shadows::default(),
+            splits: Splits::default(),
             recovered: OnceLock::new(),
             is_leaving: AtomicBool::new(false),
             removal: Removal::default(),
@@ -194,6 +198,11 @@ impl Pool {
     /// The policy that its classes have, or are to be converted to.
     pub(crate) fn policy(&self) -> PolicyKind {
         *self.policy.read()
+    }
+
+    /// Creates the policy of a class; `now` in seconds.
+    fn new_policy(&self, now: u32) -> Policy {
+        Policy::following(self.policy(), Arc::clone(&self.splits.target), now)
     }
 
     /// Sets the policy of classes to come, to which those that there are have to be converted.
@@ -280,7 +289,8 @@ impl Pool {
             + self.sizes().table_bytes()
             + self.hot.bytes()
             + self.curves.bytes()
-            + self.shadows.bytes();
+            + self.shadows.bytes()
+            + Splits::bytes();
         let past = if self.past.lock().is_some() { size_of::<ClassStats>() as u64 } else { 0 };
         (size_of::<Self>() + tables) as u64 + tuner + past
     }
@@ -440,7 +450,7 @@ impl Core {
         let info = SlabInfo { chunk_bytes, pool: pool.number, class: number, keyspace: pool.keyspace };
         let make = || {
             let class =
-                Class::new(info, pool.policy(), pool.hooks.clone(), Arc::clone(&pool.upkeep), self.now());
+                Class::new(info, pool.new_policy(self.now()), pool.hooks.clone(), Arc::clone(&pool.upkeep));
             class.settle_fixed(&self.ledger);
             class
         };

@@ -144,11 +144,11 @@ impl Cache {
     /// pools whose policy was changed ([`Self::set_pool_policy_lazily`]), has chunk sizes follow
     /// items ([`Self::tune_classes`]), lets classes trade slabs ([`Self::rebalance`], in pools that
     /// were in use in the last 16 rounds) and pools limits ([`Self::optimize`], if it was asked
-    /// for), brings pools to their limits ([`Self::resize_pools`]) and their memory to those that
-    /// want it ([`Self::reclaim`]), and gives slabs back if more than the limit is spent, as when
-    /// an embedder has charged buffers to the ledger of a full cache. Costs some ten nanoseconds
-    /// for each pool that has nothing to do. Slow work that can wait is for another thread:
-    /// [`Self::touch_ahead`].
+    /// for), splits queues by curves ([`Self::set_pool_split`]), brings pools to their limits
+    /// ([`Self::resize_pools`]) and their memory to those that want it ([`Self::reclaim`]), and
+    /// gives slabs back if more than the limit is spent, as when an embedder has charged buffers to
+    /// the ledger of a full cache. Costs some ten nanoseconds for each pool that has nothing to do.
+    /// Slow work that can wait is for another thread: [`Self::touch_ahead`].
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] where held items keep too many slabs.
@@ -160,6 +160,7 @@ impl Cache {
         self.core().convert_where_due();
         self.rebalance_where_due();
         self.tune();
+        self.scale_cliffs();
         self.core().tend_idle_classes();
         // If one pool cannot give, the others must still be asked.
         let shared = self.share();

@@ -6,6 +6,7 @@ mod compact;
 use base::Part;
 
 use crate::pools::PoolId;
+use crate::split::SplitStats;
 pub use compact::CompactStats;
 
 /// A cache at one moment. Counters only grow; sums over threads may lag behind by what is under
@@ -64,6 +65,8 @@ pub struct PoolStats {
     /// Number of those that its strategy asked for; the others were moved for allocations that
     /// found no chunk, or by [`crate::Cache::move_slab`].
     pub rebalances: u64,
+    /// The split of its queues, if its policy has one ([`crate::Cache::set_pool_split`]).
+    pub split: Option<SplitStats>,
     /// Slabs that other pools took from it ([`crate::Cache::reclaim`]).
     pub slabs_reclaimed: u64,
     /// Number of times its limit was set.
@@ -181,7 +184,7 @@ pub struct ClassStats {
 pub struct QueueStats {
     /// Its name: `lru`; `sieve`; `small` and `main` in S3-FIFO; `hot`, `warm` and `cold` in 2Q;
     /// `window`, `probation` and `protected` in TinyLFU; `t1` and `t2` in ARC; `upper` and `lower`
-    /// in LRU with an insertion point.
+    /// in LRU with an insertion point; `left` and `right` in LRU in two partitions.
     pub name: &'static str,
     /// Its items, about.
     pub items: u64,

@@ -60,8 +60,8 @@ pub use memory::{
     Expiry, Fence, Held, ItemOptions, ItemRef, ItemTag, Items, Keys, Ledger, Lifecycle, Link, LinkHandle,
     Links, MAX_KEY_BYTES, MAX_VALUE_BYTES, MaintenanceStatus, MaintenanceThread, OwnedHandle, Part, Piece,
     Pieces, PolicyKind, PoolConfig, PoolId, PoolRemoval, PoolStats, QueueStats, ReadHandle, ReadOnlyCache,
-    Reclaimed, Recovered, RemovalCause, RemovedItem, Seen, SizeClassConfig, Snapshot, Step, Tuned,
-    ValueWriter, Walked, WeakCache, WriteHandle, secondary, sizing, strategy, watch,
+    Reclaimed, Recovered, RemovalCause, RemovedItem, Seen, SizeClassConfig, Snapshot, Split, SplitStats,
+    Step, Tuned, ValueWriter, Walked, WeakCache, WriteHandle, secondary, sizing, strategy, watch,
 };
 
 /// The example of the README, so that it compiles.

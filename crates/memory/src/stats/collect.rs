@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use base::Part;
+use evict::PolicyKind;
 use slab::ChunkNumber;
 
 use super::{CacheStats, ClassStats, PoolStats, QueueStats};
@@ -80,6 +81,7 @@ impl Cache {
             strategy: pool.rebalancer.lock().strategy().name(),
             slabs_moved: pool.slabs_moved.load(Ordering::Relaxed),
             rebalances: pool.rebalances.load(Ordering::Relaxed),
+            split: (pool.policy() == PolicyKind::LruSplit).then(|| pool.splits.stats()),
             slabs_reclaimed: pool.slabs_reclaimed.load(Ordering::Relaxed),
             resizes: pool.resizes.load(Ordering::Relaxed),
             misses: if pool.keyspace == 0 { 0 } else { self.core().keyspace(pool.keyspace).misses() },

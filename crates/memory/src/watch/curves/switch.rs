@@ -139,6 +139,11 @@ impl Core {
 
     /// Requests to a pool, as its curve counts them.
     fn reads_of(&self, pool: &Pool) -> u64 {
+        self.reads_and_misses_of(pool).0
+    }
+
+    /// The same, and the misses among them.
+    pub(crate) fn reads_and_misses_of(&self, pool: &Pool) -> (u64, u64) {
         let (hits, new_keys) = pool.see_counts(|| {
             let past = pool.past.lock().as_deref().map(|past| (past.hits, past.inserts, past.replaced));
             let (mut hits, mut inserts, mut replaced) = past.unwrap_or_default();
@@ -149,10 +154,8 @@ impl Core {
             }
             (hits, inserts.saturating_sub(replaced))
         });
-        match pool.keyspace {
-            0 => hits + new_keys,
-            own => hits + self.keyspace(own).misses(),
-        }
+        let misses = if pool.keyspace == 0 { new_keys } else { self.keyspace(pool.keyspace).misses() };
+        (hits + misses, misses)
     }
 
     fn catch_up(&self, pool: &Pool, learner: &mut Learner) {
