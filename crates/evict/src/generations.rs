@@ -355,6 +355,11 @@ impl Generations {
         clock.len.fetch_sub(left, Relaxed);
     }
 
+    /// Lets a generation of `part` have one in this many of its items from now on.
+    pub(crate) fn set_quantum(&self, part: Part, one_in: usize) {
+        self[part].quantum.store((self.len(part) / one_in).max(1) as u32, Relaxed);
+    }
+
     /// The number of items with a stamp.
     pub(crate) fn live(&self, stamp: u8) -> usize {
         not_negative(self.live[usize::from(stamp)].load(Relaxed))

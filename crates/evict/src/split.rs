@@ -43,6 +43,10 @@ pub(crate) const RIGHT: Part = Part::Proven;
 /// Most items that move from the left to the right partition per eviction when there is no split
 /// any more.
 const MOST_MERGED: usize = 32;
+/// Until the first eviction no generation ends, so that all would soon be in use, and hits left no
+/// trace: a generation has one in this many of the items, which lasts until there are about 20,000
+/// times as many as at first.
+const FILLED_BY: usize = 12;
 
 /// A split of a queue into two partitions, by shares from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -116,12 +120,15 @@ pub struct LruSplit {
     target: Arc<SplitTarget>,
     /// The split at the last eviction.
     shares: Shares,
+    /// True until the first eviction.
+    fills: bool,
 }
 
 impl LruSplit {
     pub(crate) fn new(target: &Arc<SplitTarget>, hits: &Hits, expected: usize, now: u32) -> Self {
         let shares = target.shares();
-        Self { lists: Lists::new(hits, true, expected, now), target: Arc::clone(target), shares }
+        let lists = Lists::new(hits, true, expected, now);
+        Self { lists, target: Arc::clone(target), shares, fills: expected == 0 }
     }
 
     /// The present split. If it is another one than before, items of the wrong partition will move.
@@ -153,6 +160,9 @@ impl EvictionPolicy for LruSplit {
     }
 
     fn push(&mut self, entry: Entry, stamp: u8, now: u32) {
+        if self.fills {
+            self.lists.generations().set_quantum(Part::of(stamp), FILLED_BY);
+        }
         self.lists.push(entry, stamp, now);
     }
 
@@ -162,6 +172,7 @@ impl EvictionPolicy for LruSplit {
     }
 
     fn evict(&mut self, items: &impl Items, scan: &mut ScanBudget) -> Option<Entry> {
+        self.fills = false;
         let shares = self.follow();
         let left = self.lists.part_len(LEFT);
         let is_over = if shares.keys == 0 {

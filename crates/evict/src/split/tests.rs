@@ -39,6 +39,26 @@ fn without_a_split_it_is_lru() {
     assert!((ours - plain).abs() < 0.003, "{ours} against {plain}");
 }
 
+/// While a cache fills no generation ends; if hits left no trace then, the first items to be
+/// evicted would be the first that came.
+#[test]
+fn hits_while_the_cache_fills_count() {
+    let (mut sim, _) = sim(50_000, Split::NONE);
+    (0..50_000).for_each(|key| {
+        sim.access(key);
+        // The first ten thousand are hit again after they came.
+        if key >= 40_000 {
+            sim.access(key - 40_000);
+        }
+    });
+    (100_000..115_000).for_each(|key| {
+        sim.access(key);
+    });
+    let kept = (0..10_000).filter(|key| sim.contains(*key)).count();
+    assert!(kept > 9_900, "{kept} of 10,000");
+    sim.validate();
+}
+
 /// A loop over 10,000 keys in a cache of 6,000: LRU never hits, its hull promises 60 %.
 #[test]
 fn loop_that_does_not_fit_hits_along_the_hull() {
