@@ -145,6 +145,8 @@ impl Controller {
         let curve = match &learnt {
             Some(learnt) if is_known => {
                 let learnt = in_slabs(learnt, pool.slab_bytes);
+                // A pool that splits its queues is on no cliff.
+                let learnt = if pool.split.is_some() { learnt.hull() } else { learnt };
                 if let Some((missed, last)) = missed.zip(last) {
                     let had = u64::midpoint(last.slab_bytes, pool.slab_bytes);
                     benefit =
