@@ -22,10 +22,12 @@ settings! {
         /// (docs/tenants.md#memory).
         online reserve: ByteSize = ByteSize::new(0);
 
-        /// The eviction policy: "s3-fifo", "sieve", "lru", "lru+mid", "2q", "tinylfu", "w-tinylfu"
-        /// or "arc"; with parameters as in "lru:30" (docs/policies.md). After a change the
-        /// maintenance thread queues all items anew; a change is rejected if size classes would
-        /// take over half of the memory (2 to 11 KB each, by policy).
+        /// The eviction policy: "s3-fifo", "sieve", "lru", "lru+mid", "lru+split", "2q", "tinylfu",
+        /// "w-tinylfu" or "arc"; with parameters as in "lru:30" (docs/policies.md). "lru+split"
+        /// scales the cliffs of LRU: it splits queues in two by the pool's live curve, which it
+        /// learns if nobody else does (docs/allocation.md#splits-in-the-live-engine). After a
+        /// change the maintenance thread queues all items anew; a change is rejected if size
+        /// classes would take over half of the memory (2 to 11 KB each, by policy).
         online policy: PolicyKind = PolicyKind::S3_FIFO;
 
         /// How its size classes trade slabs, about once a second: "base" (only for classes whose

@@ -15,7 +15,7 @@ use frontend::tenant_figures::{TENANT_FIGURES, TenantFigures};
 use frontend::tls::TlsSlot;
 use millpond::monitor::MonitorStatus;
 use millpond::watch::{EventStats, LatencyStats};
-use millpond::{Cache, CacheStats, ClassStats, PoolStats, QueueStats};
+use millpond::{Cache, CacheStats, ClassStats, PoolStats, QueueStats, SplitStats};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -115,6 +115,7 @@ fn collect(shared: &Shared) -> Vec<Metric> {
     metrics.extend(tenant_metrics(&tenants));
     metrics.extend(cache_metrics(&stats));
     metrics.extend(pool_metrics(&stats.pools));
+    metrics.extend(split_metrics(&stats.pools));
     metrics.extend(class_metrics(&stats.pools));
     metrics.push(departures(&stats.pools));
     metrics.extend(queue_metrics(&stats.pools));
@@ -321,6 +322,39 @@ fn pool_metrics(pools: &[PoolStats]) -> Vec<Metric> {
             "millpond_pool_resizes",
             "Times that the limit of a pool was set.",
             per_pool(|pool| Some(pool.resizes)),
+        ),
+    ]
+}
+
+/// The splits of pools whose policy has them.
+fn split_metrics(pools: &[PoolStats]) -> Vec<Metric> {
+    fn of<T>(pools: &[PoolStats], field: fn(&SplitStats) -> T) -> Vec<(Labels, T)> {
+        let sample =
+            |pool: &PoolStats| Some((vec![("pool", pool.name.clone())], field(pool.split.as_ref()?)));
+        pools.iter().filter_map(sample).collect()
+    }
+    let shares = |field: fn(&SplitStats) -> f64| of(pools, field);
+    let counts = |field: fn(&SplitStats) -> u64| of(pools, field);
+    vec![
+        ratio(
+            "millpond_pool_split_keys_ratio",
+            "Share of the keys in the left partition, of pools whose policy is lru+split; 0 = no split.",
+            shares(|split| split.split.keys),
+        ),
+        ratio(
+            "millpond_pool_split_memory_ratio",
+            "Share of the memory in the left partition, of the same pools.",
+            shares(|split| split.split.memory),
+        ),
+        counter(
+            "millpond_pool_splits",
+            "Splits of a pool's queues that were made or changed.",
+            counts(|split| split.made),
+        ),
+        counter(
+            "millpond_pool_splits_failed",
+            "Splits that ended as the pool missed more than LRU would have.",
+            counts(|split| split.failed),
         ),
     ]
 }

@@ -8,7 +8,7 @@ use frontend::listener::ListenerState;
 use frontend::shared::Shared;
 use frontend::tenant_figures::{TENANT_FIGURES, TenantFigures};
 use millpond::watch::LatencyStats;
-use millpond::{CacheStats, ClassStats, PoolStats};
+use millpond::{CacheStats, ClassStats, PoolStats, SplitStats};
 use protocol::memcached::reply::shown_key;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
@@ -234,6 +234,9 @@ fn pool_json(shared: &Shared, pool: &PoolStats, detailed: Option<&str>) -> Value
         "strategy": pool.strategy,
         "slabs_moved": pool.slabs_moved,
         "rebalances": pool.rebalances,
+        "split": pool.split.map(|SplitStats { split, made, ended, failed }| json!({
+            "keys": split.keys, "memory": split.memory, "made": made, "ended": ended, "failed": failed,
+        })),
         "slabs_reclaimed": pool.slabs_reclaimed,
         "resizes": pool.resizes,
         "curve": outlook,
