@@ -68,6 +68,23 @@ pub const EXPECTED: &[Expected] = &[
         because: "10 ns are 14 % of a GET that misses in the engine; measured on the clock",
     },
     Expected {
+        experiment: "C9",
+        criteria: &[
+            "throughput lost at 50.0 % GETs: splits by a live curve, against LRU",
+            "throughput lost at 10.0 % GETs: splits by a live curve, against LRU",
+            "throughput lost at 96.7 % GETs: the same, against 2Q",
+            "throughput lost at 10.0 % GETs: the same, against 2Q",
+        ],
+        always: false,
+        because: "insertions of new keys into two lists cost more than into one; measured on the clock",
+    },
+    Expected {
+        experiment: "X23",
+        criteria: &["arc_P2: least gain of lru+split over lru, of four sizes"],
+        always: true,
+        because: "its hit ratio rises all the time, and the curve that is compared with remembers worse times",
+    },
+    Expected {
         experiment: "T1",
         criteria: &["hare: least normalised throughput"],
         always: true,

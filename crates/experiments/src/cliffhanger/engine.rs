@@ -29,16 +29,16 @@ const LONGEST: u32 = 1 << 19;
 const REQUESTS: usize = 1_000_000;
 
 /// A trace, or several that take turns, with sizes.
-struct Load {
-    name: &'static str,
+pub(super) struct Load {
+    pub(super) name: &'static str,
     /// Traces, with the divisor of the sizes of their objects, or if that is 0, with the
     /// size of all.
     parts: &'static [(&'static str, u32, u32)],
     /// The part of all objects that memory holds.
-    memory_part: u64,
+    pub(super) memory_part: u64,
 }
 
-const LOADS: [Load; 5] = [
+pub(super) const LOADS: [Load; 5] = [
     Load { name: "adaptsize_cdn", parts: &[("adaptsize_cdn", 1, 0)], memory_part: 10 },
     Load { name: "cloudphysics_io", parts: &[("cloudphysics_io", 1, 0)], memory_part: 20 },
     Load { name: "tragen_tc-0 / 64", parts: &[("tragen_tc-0", 64, 0)], memory_part: 20 },
@@ -55,7 +55,7 @@ const LOADS: [Load; 5] = [
 ];
 
 /// Keys and sizes of all requests.
-fn requests_of(load: &Load, context: &Context) -> Result<Vec<(u64, u32)>, String> {
+pub(super) fn requests_of(load: &Load, context: &Context) -> Result<Vec<(u64, u32)>, String> {
     let folder = context.traces().ok_or("there are no shared traces here")?;
     let traces = load.parts.iter().map(|&(name, _, _)| {
         let source = TraceSource {

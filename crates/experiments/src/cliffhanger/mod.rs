@@ -12,6 +12,7 @@ mod many;
 mod overhead;
 mod policies;
 mod slabs;
+mod splits;
 
 use workload::queues::QueueCache;
 
@@ -32,6 +33,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     many::MANY,
     slabs::SLABS,
     engine::ENGINE,
+    splits::SPLITS,
 ];
 
 /// The results of a run.
