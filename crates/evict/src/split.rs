@@ -43,6 +43,9 @@ pub(crate) const RIGHT: Part = Part::Proven;
 /// Most items that move from the left to the right partition per eviction when there is no split
 /// any more.
 const MOST_MERGED: usize = 32;
+/// Fewer items are not split: a share of few is a whole item more or less, and the class of which a
+/// pool has only some would give up all keys of its left partition.
+const LEAST_ITEMS: usize = 100;
 /// Until the first eviction no generation ends, so that all would soon be in use, and hits left no
 /// trace: a generation has one in this many of the items, which lasts until there are about 20,000
 /// times as many as at first.
@@ -131,9 +134,14 @@ impl LruSplit {
         Self { lists, target: Arc::clone(target), shares, fills: expected == 0 }
     }
 
+    /// The split that is to be followed.
+    fn wanted(&self) -> Shares {
+        if self.lists.len() < LEAST_ITEMS { Shares::default() } else { self.target.shares() }
+    }
+
     /// The present split. If it is another one than before, items of the wrong partition will move.
     fn follow(&mut self) -> Shares {
-        let shares = self.target.shares();
+        let shares = self.wanted();
         if shares.keys != self.shares.keys {
             self.lists.regroup(shares);
         }
@@ -148,7 +156,7 @@ impl EvictionPolicy for LruSplit {
     in_lists!();
 
     fn admit(&mut self, fingerprint: u32) -> u8 {
-        self.lists.generations().present(self.target.shares().home(fingerprint))
+        self.lists.generations().present(self.wanted().home(fingerprint))
     }
 
     /// Keeps the item's own stamp while that generation is alive, else uses the oldest of its
@@ -156,7 +164,7 @@ impl EvictionPolicy for LruSplit {
     fn readmit(&mut self, stamp: u8, fingerprint: u32) -> u8 {
         let generations = self.lists.generations();
         let is_known = Part::of(stamp) != Part::Trial && generations.is_alive(stamp);
-        if is_known { stamp } else { generations.oldest(self.target.shares().home(fingerprint)) }
+        if is_known { stamp } else { generations.oldest(self.wanted().home(fingerprint)) }
     }
 
     fn push(&mut self, entry: Entry, stamp: u8, now: u32) {
@@ -182,7 +190,8 @@ impl EvictionPolicy for LruSplit {
         } else {
             left > shares.left_of(self.lists.len())
         };
-        let parts = if is_over { [LEFT, RIGHT, Part::Trial] } else { [RIGHT, LEFT, Part::Trial] };
+        // No item belongs to the third part; one that a late hit has sent there goes first.
+        let parts = if is_over { [Part::Trial, LEFT, RIGHT] } else { [Part::Trial, RIGHT, LEFT] };
         self.lists.evict_in_order(&parts, items, &mut 0, scan)
     }
 

@@ -7,11 +7,11 @@ use rebalance::cliff::CliffView;
 
 use crate::cache::Cache;
 use crate::error::{Error, ErrorKind};
-use crate::pool::Pool;
 use crate::pools::PoolId;
 use crate::watch::CurveConfig;
 
-/// The curve of a pool that has none takes at most one byte in this many of the memory.
+/// The curves of all pools that have none take at most one byte in this many of the memory
+/// together, but for [`LEAST_KEYS`] of each.
 const CURVE_PART: u64 = 64;
 /// About what a curve takes, and each key that it follows, in bytes.
 const CURVE_BYTES: u64 = 170 << 10;
@@ -25,8 +25,10 @@ impl Cache {
     /// Has the queues of a pool with the policy `lru+split` be split so, while serving, until this
     /// is called again. `None`: by the pool's live curve, as at the start ([`Self::maintain`]).
     ///
-    /// No item moves or is lost: those of the wrong partition stay until they are evicted, or until
-    /// an eviction meets them and they were hit. Costs the same whatever the pool holds.
+    /// No item is lost: those of the wrong partition stay until they are evicted, or until an
+    /// eviction meets them and they were hit; without a split, some of the left partition move with
+    /// each eviction. Costs the same whatever the pool holds. A split that was set ends as the pool
+    /// gets another policy.
     ///
     /// # Errors
     /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::Config`] if the pool has another policy, or a share
@@ -52,18 +54,33 @@ impl Cache {
     /// Splits the queues of pools by their curves, where a look is due.
     pub(crate) fn scale_cliffs(&self) {
         let now = self.core().now();
-        let is_due = |pool: &&Pool| pool.policy() == PolicyKind::LruSplit && pool.splits.take_due(now);
-        let due: Vec<PoolId> = self.core().pools.all().iter().filter(is_due).map(|pool| pool.id()).collect();
+        let mut split = 0;
+        let mut due: Vec<PoolId> = Vec::new();
+        for pool in self.core().pools.all().iter() {
+            let is_split = pool.policy() == PolicyKind::LruSplit;
+            split += u64::from(is_split);
+            if is_split && pool.splits.take_due(now) {
+                due.push(pool.id());
+            } else if !is_split && pool.splits.take_begun() {
+                // A pool that was removed meanwhile has no curve.
+                let _ = self.set_curve(pool.id(), None);
+            }
+        }
         for pool in due {
             // A pool that was removed meanwhile needs no split, and without memory for a curve
             // there is none.
-            let _ = self.scale_cliffs_of(pool, now);
+            let _ = self.scale_cliffs_of(pool, now, split);
         }
     }
 
-    fn scale_cliffs_of(&self, id: PoolId, now_secs: u32) -> Result<(), Error> {
+    /// Splits the queues of one of `split` pools by its curve, or begins to learn that.
+    fn scale_cliffs_of(&self, id: PoolId, now_secs: u32, split: u64) -> Result<(), Error> {
         let Some(learnt) = self.curve(id)? else {
-            let room = self.core().ledger.limit() / CURVE_PART;
+            // Whoever has ended a curve that was begun here wants none.
+            if !self.core().pool(id)?.splits.begin_curve() {
+                return Ok(());
+            }
+            let room = self.core().ledger.limit() / CURVE_PART / split.max(1);
             let keys = (room.saturating_sub(CURVE_BYTES) / CURVE_KEY_BYTES) as usize;
             let wanted = CurveConfig::default();
             let keys = keys.clamp(LEAST_KEYS, wanted.keys);
@@ -77,8 +94,9 @@ impl Cache {
             (items + of_class, bytes + of_class * u64::from(class.info.chunk_bytes))
         });
         let curve = &learnt.curve;
-        let samples = learnt.samples;
-        let view = CliffView { curve, samples, bytes, items, reads, misses, now_secs };
+        let (samples, error) =
+            curve.confidence().map_or((0.0, 0.0), |known| (known.samples, known.standard_error()));
+        let view = CliffView { curve, samples, error, bytes, items, reads, misses, now_secs };
         pool.splits.choose(&view);
         Ok(())
     }

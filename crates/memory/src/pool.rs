@@ -209,6 +209,9 @@ impl Pool {
     pub(crate) fn set_policy(&self, policy: PolicyKind) {
         let before = std::mem::replace(&mut *self.policy.write(), policy);
         if before != policy {
+            if [before, policy].contains(&PolicyKind::LruSplit) {
+                self.splits.end();
+            }
             self.upkeep.note_conversion();
         }
     }

@@ -10,7 +10,7 @@
 //! curve is that of the pool.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use evict::split::{Split, SplitTarget};
 use parking_lot::Mutex;
@@ -40,6 +40,8 @@ pub(crate) struct Splits {
     chooser: Mutex<Chooser>,
     /// The time of the next look, in seconds.
     due_at: AtomicU32,
+    /// True if the pool's curve was begun for its split.
+    has_begun_curve: AtomicBool,
 }
 
 #[derive(Default)]
@@ -54,18 +56,41 @@ impl Splits {
     pub(crate) fn take_due(&self, now: u32) -> bool {
         let at = self.due_at.load(Ordering::Relaxed);
         let is_due = now >= at || at - now > EVERY_SECS;
-        if is_due {
-            self.due_at.store(now.saturating_add(EVERY_SECS), Ordering::Relaxed);
-        }
-        is_due
+        // Of two threads one looks.
+        let next = now.saturating_add(EVERY_SECS);
+        let order = Ordering::Relaxed;
+        is_due && self.due_at.compare_exchange(at, next, order, order).is_ok()
+    }
+
+    /// Returns whether a curve is to be begun for the split: it was not before.
+    pub(crate) fn begin_curve(&self) -> bool {
+        !self.has_begun_curve.swap(true, Ordering::Relaxed)
+    }
+
+    /// Returns whether a curve was begun for the split, and forgets that.
+    pub(crate) fn take_begun(&self) -> bool {
+        self.has_begun_curve.load(Ordering::Relaxed) && self.has_begun_curve.swap(false, Ordering::Relaxed)
     }
 
     /// Fixes the split, or leaves it to the pool's curve again.
     pub(crate) fn set(&self, split: Option<Split>) {
         let mut chooser = self.chooser.lock();
-        chooser.scaler.reset();
-        chooser.is_set = split.is_some();
+        // Without a change of who decides, what is known of the split stays.
+        if split.is_some() || chooser.is_set {
+            chooser.scaler.reset();
+            chooser.is_set = split.is_some();
+        } else {
+            return;
+        }
         self.target.set(split.unwrap_or(Split::NONE));
+    }
+
+    /// Ends the split, as the pool gets another policy, or has had another one.
+    pub(crate) fn end(&self) {
+        let mut chooser = self.chooser.lock();
+        chooser.scaler.reset();
+        chooser.is_set = false;
+        self.target.set(Split::NONE);
     }
 
     /// Splits the queues as the pool's curve says, unless the split is fixed.

@@ -12,10 +12,12 @@
 //! 1. the right partition is to behave as a queue that is larger than the upper end of the cliff,
 //!    by [`CliffScaler::MARGIN`]: just below the edge it would hold nothing for long enough;
 //! 2. a split is made only if it saves [`CliffScaler::LEAST_GAIN`] of all requests by the curve,
-//!    that margin included, and changed only if the change saves half of that;
-//! 3. what the pool misses while it is split is compared with the curve at its size, which is what
-//!    LRU would miss at that very time. If it misses more, the split ends, and no other is made for
-//!    a while: [`CliffScaler::PAUSE_SECS`], twice as long each time.
+//!    that margin included, and beyond what chance explains: a curve of few keys has steps. It is
+//!    changed only if the change saves half of that;
+//! 3. what the pool misses while it is split is compared with the curve at its sizes, which is what
+//!    LRU would miss at that very time, over all changes of the split. If it misses more than
+//!    chance explains in two windows in a row, the split ends, and no other is made for a while:
+//!    [`CliffScaler::PAUSE_SECS`], twice as long each time; a window that went well halves that.
 
 use allocate::talus::{Split, Talus};
 use curve::MissRatioCurve;
@@ -25,8 +27,10 @@ use curve::MissRatioCurve;
 pub struct CliffView<'c> {
     /// Its miss-ratio curve under LRU, in bytes of chunks.
     pub curve: &'c MissRatioCurve,
-    /// Reads that the curve was learnt from.
-    pub samples: u64,
+    /// Reads that the curve was learnt from, as far as they count still.
+    pub samples: f64,
+    /// The standard error of the curve.
+    pub error: f64,
     /// The memory of its items, in bytes of chunks.
     pub bytes: u64,
     /// Its items.
@@ -59,24 +63,40 @@ pub struct CliffCounts {
     pub failed: u64,
 }
 
-/// A window over the reads of a pool.
+/// The reads of a pool while it is split, against what its curve says at each look.
 #[derive(Clone, Copy, Debug, Default)]
-struct Window {
+struct Trial {
+    /// The reads and misses of the pool at the last look.
+    seen: (u64, u64),
+    /// The time at which the pool was split.
+    since_secs: u32,
+    /// True once the items that were there then may be gone.
+    is_settled: bool,
+    /// Since it was settled, or since the last window: reads, misses, and the misses of LRU.
     reads: u64,
     misses: u64,
+    expected: f64,
+    /// Windows in a row in which the pool missed more than LRU.
+    bad: u32,
 }
 
-impl Window {
+impl Trial {
     fn at(view: &CliffView<'_>) -> Self {
-        Self { reads: view.reads, misses: view.misses }
+        Self { seen: (view.reads, view.misses), since_secs: view.now_secs, ..Self::default() }
     }
 
-    fn reads_until(self, view: &CliffView<'_>) -> u64 {
-        view.reads.saturating_sub(self.reads)
+    /// Adds the reads since the last look.
+    fn look(&mut self, view: &CliffView<'_>) {
+        let (reads, misses) = self.seen;
+        self.seen = (view.reads, view.misses);
+        let (reads, misses) = (view.reads.saturating_sub(reads), view.misses.saturating_sub(misses));
+        self.reads += reads;
+        self.misses += misses;
+        self.expected += reads as f64 * view.curve.miss_ratio(view.bytes as f64);
     }
 
-    fn misses_until(self, view: &CliffView<'_>) -> u64 {
-        view.misses.saturating_sub(self.misses)
+    fn begin_window(&mut self) {
+        (self.reads, self.misses, self.expected) = (0, 0, 0.0);
     }
 }
 
@@ -84,10 +104,8 @@ impl Window {
 #[derive(Clone, Debug, Default)]
 pub struct CliffScaler {
     shares: Shares,
-    /// The beginning of the window over which misses are compared.
-    window: Window,
-    /// True once the items that were there when the split was made may be gone.
-    is_settled: bool,
+    /// The course since the pool was split.
+    trial: Trial,
     /// No split is made before this time, in seconds.
     resumes_at: u32,
     /// Length of the next pause, in seconds; 0 = [`Self::PAUSE_SECS`].
@@ -100,7 +118,8 @@ impl CliffScaler {
     pub const MARGIN: f64 = 0.05;
     /// The least share of all requests that a new split saves.
     pub const LEAST_GAIN: f64 = 0.02;
-    /// A split whose pool misses this share of requests more than LRU would have ends.
+    /// A split whose pool misses this share of requests more than LRU would have ends, if chance
+    /// does not explain it.
     pub const TOLERANCE: f64 = 0.005;
     /// The first pause after a split that failed, in seconds.
     pub const PAUSE_SECS: u32 = 300;
@@ -108,8 +127,12 @@ impl CliffScaler {
     const MOST_PAUSE_SECS: u32 = 4 * 3600;
     /// Reads from which a curve is learnt before it counts, and items of a pool that is split: the
     /// paper's bound.
-    const LEAST_SAMPLES: u64 = 1_000;
+    const LEAST_SAMPLES: f64 = 1_000.0;
     const LEAST_ITEMS: u64 = 1_000;
+    /// Standard errors that a gain or a loss exceeds.
+    const BEYOND_CHANCE: f64 = 2.0;
+    /// The longest that the items of before a split are waited for, in seconds.
+    const MOST_SETTLING_SECS: u32 = 600;
 
     /// The split in force.
     pub fn shares(&self) -> Shares {
@@ -128,8 +151,15 @@ impl CliffScaler {
 
     /// Looks at the pool, and returns the split that it shall have from now on, if another one.
     pub fn decide(&mut self, view: &CliffView<'_>) -> Option<Shares> {
-        if view.samples < Self::LEAST_SAMPLES || view.items < Self::LEAST_ITEMS {
+        let is_split = self.shares.keys > 0.0;
+        // A split outlasts a new curve, and a pool whose items are about as many as they may be.
+        if is_split && view.items < Self::LEAST_ITEMS / 2 {
+            self.counts.ended += 1;
             return self.change(Shares::default(), view);
+        }
+        let least_items = if is_split { 0 } else { Self::LEAST_ITEMS };
+        if view.samples < Self::LEAST_SAMPLES || view.items < least_items {
+            return None;
         }
         if self.has_failed(view) {
             self.counts.failed += 1;
@@ -144,11 +174,12 @@ impl CliffScaler {
         let whole = view.curve.miss_ratio(view.bytes as f64);
         let now = whole - self.misses_with(self.shares, view);
         let (best, gain) = self.best(view, whole);
-        if gain >= Self::LEAST_GAIN && gain - now >= Self::LEAST_GAIN / 2.0 {
+        let least = Self::LEAST_GAIN + Self::BEYOND_CHANCE * view.error;
+        if gain >= least && gain - now >= Self::LEAST_GAIN / 2.0 {
             self.counts.made += 1;
             return self.change(best, view);
         }
-        // Halfway between none and the least, so that a split at the bound does not come and go.
+        // A quarter of the least, so that a split at the bound does not come and go.
         if self.shares.keys > 0.0 && now < Self::LEAST_GAIN / 4.0 {
             self.counts.ended += 1;
             return self.change(Shares::default(), view);
@@ -178,30 +209,41 @@ impl CliffScaler {
         if self.shares.keys == 0.0 {
             return false;
         }
-        if !self.is_settled {
-            if self.window.misses_until(view) >= view.items {
-                (self.is_settled, self.window) = (true, Window::at(view));
+        let trial = &mut self.trial;
+        trial.look(view);
+        if !trial.is_settled {
+            let secs = view.now_secs.saturating_sub(trial.since_secs);
+            if trial.misses >= view.items || secs >= Self::MOST_SETTLING_SECS {
+                trial.is_settled = true;
+                trial.begin_window();
             }
             return false;
         }
-        let reads = self.window.reads_until(view);
-        if reads < view.items.max(Self::LEAST_SAMPLES) {
+        let reads = trial.reads as f64;
+        if reads < (view.items as f64).max(Self::LEAST_SAMPLES) {
             return false;
         }
-        let missed = self.window.misses_until(view) as f64 / reads as f64;
-        self.window = Window::at(view);
-        let has_failed = missed > view.curve.miss_ratio(view.bytes as f64) + Self::TOLERANCE;
-        if !has_failed {
-            self.pause_secs = 0;
+        let expected = trial.expected / reads;
+        let chance = (expected * (1.0 - expected) / reads).max(0.0).sqrt();
+        let tolerance = Self::TOLERANCE + Self::BEYOND_CHANCE * chance;
+        let is_bad = trial.misses as f64 / reads > expected + tolerance;
+        trial.begin_window();
+        trial.bad = if is_bad { trial.bad + 1 } else { 0 };
+        if !is_bad {
+            self.pause_secs /= 2;
         }
-        has_failed
+        trial.bad >= 2
     }
 
     fn change(&mut self, shares: Shares, view: &CliffView<'_>) -> Option<Shares> {
         if shares == self.shares {
             return None;
         }
-        (self.shares, self.window, self.is_settled) = (shares, Window::at(view), false);
+        // From one split to another the comparison goes on.
+        if self.shares.keys == 0.0 {
+            self.trial = Trial::at(view);
+        }
+        self.shares = shares;
         Some(shares)
     }
 }
@@ -220,8 +262,8 @@ mod tests {
     }
 
     fn view(curve: &MissRatioCurve) -> CliffView<'_> {
-        let (samples, bytes, items) = (10_000, 350 << 10, 3_500);
-        CliffView { curve, samples, bytes, items, reads: 0, misses: 0, now_secs: 10_000 }
+        let (samples, error, bytes, items) = (1e4, 0.0, 350 << 10, 3_500);
+        CliffView { curve, samples, error, bytes, items, reads: 0, misses: 0, now_secs: 10_000 }
     }
 
     #[test]
@@ -246,9 +288,20 @@ mod tests {
     #[test]
     fn small_pools_and_unknown_curves_are_not_split() {
         let curve = cliff();
-        for few in [CliffView { samples: 999, ..view(&curve) }, CliffView { items: 999, ..view(&curve) }] {
+        let unknown = [
+            CliffView { samples: 999.0, ..view(&curve) },
+            CliffView { items: 999, ..view(&curve) },
+            CliffView { error: 0.2, ..view(&curve) },
+        ];
+        for few in unknown {
             assert_eq!(CliffScaler::default().decide(&few), None);
         }
+        // But a split that there is stays, unless the pool is much smaller.
+        let mut scaler = CliffScaler::default();
+        scaler.decide(&view(&curve)).expect("a split");
+        assert_eq!(scaler.decide(&CliffView { samples: 0.0, items: 900, ..view(&curve) }), None);
+        let small = CliffView { items: 499, ..view(&curve) };
+        assert_eq!(scaler.decide(&small), Some(Shares::default()));
     }
 
     #[test]
@@ -264,7 +317,7 @@ mod tests {
         assert_eq!(scaler.counts(), CliffCounts { made: 2, ended: 1, failed: 0 });
     }
 
-    /// The pool misses 0.62 of its reads, LRU 0.6.
+    /// The pool misses 0.66 of its reads, LRU 0.6.
     #[test]
     fn split_that_misses_more_than_lru_ends_for_longer_each_time() {
         let curve = cliff();
@@ -272,7 +325,7 @@ mod tests {
         let (mut now_secs, mut reads, mut failed_at) = (10_000, 0, None);
         while pauses.len() < 3 {
             (now_secs, reads) = (now_secs + 10, reads + 2_000);
-            let misses = reads * 62 / 100;
+            let misses = reads * 66 / 100;
             let shares = scaler.decide(&CliffView { reads, misses, now_secs, ..view(&curve) });
             match shares {
                 Some(shares) if shares.keys == 0.0 => failed_at = Some(now_secs),
@@ -281,6 +334,34 @@ mod tests {
             }
         }
         assert_eq!(pauses, [300, 600, 1_200]);
+    }
+
+    /// A size that wanders has the split changed at each look, and it is judged all the same.
+    #[test]
+    fn split_that_changes_all_the_time_is_judged() {
+        let curve = cliff();
+        let mut scaler = CliffScaler::default();
+        for round in 0..200_u64 {
+            let (reads, now_secs) = (round * 2_000, 10_000 + round as u32 * 10);
+            let bytes = [320_u64, 380][(round % 2) as usize] << 10;
+            let looked = CliffView { reads, misses: reads * 66 / 100, now_secs, bytes, ..view(&curve) };
+            scaler.decide(&looked);
+        }
+        assert!(scaler.counts().failed > 0, "{:?}", scaler.counts());
+    }
+
+    /// By chance a window misses a point more than the curve says; the next does not.
+    #[test]
+    fn noise_ends_no_split() {
+        let curve = cliff();
+        let mut scaler = CliffScaler::default();
+        let mut misses = 0;
+        for round in 0..500_u64 {
+            let (reads, now_secs) = (round * 2_000, 10_000 + round as u32 * 10);
+            misses += if round / 2 % 2 == 0 { 1_225 } else { 1_140 };
+            scaler.decide(&CliffView { reads, misses, now_secs, ..view(&curve) });
+        }
+        assert_eq!(scaler.counts().failed, 0);
     }
 
     #[test]

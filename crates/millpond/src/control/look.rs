@@ -145,8 +145,9 @@ impl Controller {
         let curve = match &learnt {
             Some(learnt) if is_known => {
                 let learnt = in_slabs(learnt, pool.slab_bytes);
-                // A pool that splits its queues is on no cliff.
-                let learnt = if pool.split.is_some() { learnt.hull() } else { learnt };
+                // A pool whose queues are split is on no cliff.
+                let is_split = pool.split.is_some_and(|split| split.split.keys > 0.0);
+                let learnt = if is_split { learnt.hull() } else { learnt };
                 if let Some((missed, last)) = missed.zip(last) {
                     let had = u64::midpoint(last.slab_bytes, pool.slab_bytes);
                     benefit =
