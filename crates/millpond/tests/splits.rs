@@ -181,7 +181,7 @@ fn items_stay_whole_and_reachable_while_splits_change_under_load() {
                 assert_eq!(is_split, policy == PolicyKind::LruSplit);
                 clock.advance(Duration::from_secs(1));
                 cache.maintain().expect("nothing is held for long");
-                std::thread::sleep(Duration::from_millis(2));
+                base::thread::sleep(Duration::from_millis(2));
             }
         });
         workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
