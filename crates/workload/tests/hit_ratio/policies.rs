@@ -7,6 +7,9 @@
 //! - LRU with an insertion point: 1.25 points. While the cache fills up, the order of what was put
 //!   below the top is kept by generation only; it shows in the shortest traces (of LIRS), elsewhere
 //!   the difference is below 0.4.
+//! - LRU in two partitions, which are not split here: 1 point, in the shortest traces as well. Hits
+//!   while the cache fills up use up its generations, so that its order is coarser than LRU's. In
+//!   the traces that are not LIRS's the difference is below 0.15.
 //! - ARC: 1 point. Its ghosts are parts of hashes that are forgotten by the 64th, and the target
 //!   moves an eviction later than in the paper.
 //! - TinyLFU and W-TinyLFU: three quarters of a point in the mean over all traces but those of
@@ -94,7 +97,7 @@ fn kinds() -> Vec<PolicyKind> {
 pub(crate) fn tolerance(kind: PolicyKind) -> Option<f64> {
     match kind {
         PolicyKind::LruInsertion { .. } => Some(1.25),
-        PolicyKind::Arc => Some(1.0),
+        PolicyKind::LruSplit | PolicyKind::Arc => Some(1.0),
         PolicyKind::TinyLfu { .. } | PolicyKind::WTinyLfu { .. } => None,
         _ => Some(TOLERANCE_POINTS),
     }
@@ -168,8 +171,9 @@ fn hit_ratios_on_generated_keys_are_pinned() {
     assert_eq!(found, PINNED);
 }
 
-const PINNED: [&str; 8] = [
+const PINNED: [&str; 9] = [
     "lru:0 0.2316 0.4280",
+    "lru+split 0.2314 0.4281",
     "lru+mid 0.2945 0.4871",
     "2q 0.2851 0.4751",
     "tinylfu 0.2594 0.4817",
