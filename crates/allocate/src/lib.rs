@@ -24,6 +24,7 @@
 //! | [`registry`] | all policies by name |
 //! | [`interval`] | the time until the next decision |
 //! | [`fairness`] | the normalised throughput: the gain or loss of a pool against its share |
+//! | [`fair`] | the highest least normalised throughput if memory alone moves |
 //! | [`drf`] | dominant resource fairness, with memory by weight |
 //! | [`hare`] | HARE: memory is traded for other resources to raise the least normalised throughput |
 //! | [`steady`] | HARE without trades with pools whose curves are unstable |
@@ -41,6 +42,7 @@ pub mod decision;
 pub mod drf;
 pub mod dynacache;
 pub mod exact;
+pub mod fair;
 pub mod fairness;
 pub mod guard;
 pub mod hare;

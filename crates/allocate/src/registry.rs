@@ -3,6 +3,7 @@
 use crate::cliffhanger::Cliffhanger;
 use crate::drf::Drf;
 use crate::dynacache::Dynacache;
+use crate::fair::Fair;
 use crate::guard::Aim;
 use crate::hare::{Hare, Settings};
 use crate::holpaca::Holpaca;
@@ -130,6 +131,12 @@ const POLICIES: &[Entry] = &[
         aim: Some(Aim::Fairness),
         summary: "HARE as its program was published",
         make: || Box::new(Hare { settings: Settings::published() }),
+    },
+    Entry {
+        name: "fair",
+        aim: Some(Aim::Fairness),
+        summary: "the least gain over shares by weight is highest, if memory alone moves; nobody loses",
+        make: || Box::<Fair>::default(),
     },
     Entry {
         name: "memshare",
