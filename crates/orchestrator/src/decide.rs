@@ -1,6 +1,6 @@
 //! A policy's decision about the pools of a node, and its view of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use allocate::cost::{self, Objective};
@@ -228,13 +228,24 @@ fn without_growth(bytes: u64) -> u64 {
 
 /// Gives pools of equal names others: a policy tells pools apart by theirs.
 fn tell_apart(pools: &mut [Pool]) {
+    let all: HashSet<Arc<str>> = pools.iter().map(|pool| Arc::clone(&pool.name)).collect();
+    if all.len() == pools.len() {
+        return;
+    }
     let mut seen: HashMap<Arc<str>, u32> = HashMap::with_capacity(pools.len());
     for pool in pools {
         let times = seen.entry(Arc::clone(&pool.name)).or_default();
         *times += 1;
-        if *times > 1 {
-            pool.name = format!("{} ({times})", pool.name).into();
+        if *times == 1 {
+            continue;
         }
+        // Somebody may have named a pool like that.
+        let mut other: Arc<str> = format!("{} ({times})", pool.name).into();
+        while all.contains(&other) {
+            *times += 1;
+            other = format!("{} ({times})", pool.name).into();
+        }
+        pool.name = other;
     }
 }
 
@@ -261,5 +272,20 @@ fn pin_unknown(view: &mut View, known: &[bool], weights: &[f64]) {
         let soon = pool.used.saturating_mul(2).max(least).max(pool.floor);
         let size = share.memory.min(soon);
         (pool.floor, pool.ceiling) = (size, size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_of_one_name_get_names_that_no_other_has() {
+        let curve = Arc::new(MissRatioCurve::uniform(curve::Unit::Bytes, 100));
+        let names = ["a", "a (2)", "a", "b", "a", "a (2)"];
+        let mut pools: Vec<Pool> = names.map(|name| Pool::new(name, Arc::clone(&curve), 0)).to_vec();
+        tell_apart(&mut pools);
+        let told: Vec<&str> = pools.iter().map(|pool| &*pool.name).collect();
+        assert_eq!(told, ["a", "a (2)", "a (3)", "b", "a (4)", "a (2) (2)"]);
     }
 }
