@@ -5,6 +5,9 @@
 //! orchestrator has led the server. [`apply`] takes them back with the lock held in which rounds
 //! are made.
 //!
+//! Invariant 2: once an orchestrator has led the server, nobody else changes its memory
+//! ([`Control::was_led`]).
+//!
 //! [`apply`]: Control::apply
 
 use std::collections::{HashSet, VecDeque};
@@ -34,6 +37,8 @@ struct State {
     config: Option<ControlConfig>,
     /// True while an orchestrator decides.
     is_led: bool,
+    /// True once one has.
+    was_led: bool,
     controller: Option<Controller>,
     /// The next round, in nanoseconds of the monotonic clock.
     due_nanos: u64,
@@ -256,7 +261,20 @@ impl Control {
     /// Leaves all decisions to an orchestrator, or takes them up again: from the grants that it
     /// left.
     pub fn set_led(&self, is_led: bool) {
-        self.lock().is_led = is_led;
+        let mut state = self.lock();
+        state.is_led = is_led;
+        state.was_led |= is_led;
+    }
+
+    /// Returns whether an orchestrator leads the server.
+    pub fn is_led(&self) -> bool {
+        self.lock().is_led
+    }
+
+    /// Returns whether an orchestrator has led the server since it was started. Then the memory of
+    /// the server is what the orchestrator has set: it counts on that even while it is away.
+    pub fn was_led(&self) -> bool {
+        self.lock().was_led
     }
 
     /// Returns the state of the controller; `None` if there is none.

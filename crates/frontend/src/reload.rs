@@ -18,6 +18,9 @@ use crate::shared::Shared;
 use crate::tenant_figures::tenants;
 use crate::{files, tenant_changes, tls};
 
+/// The path of the setting that an orchestrator changes.
+const MEMORY: &str = "memory";
+
 impl Instance for Shared {
     fn config(&self) -> Arc<Config> {
         Self::config(self)
@@ -36,9 +39,16 @@ impl Instance for Shared {
         let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.config();
         let Edited { config: new, mut problems } = edit(&old);
-        let changes = change::between(&old, &new)?;
+        let changes = self.changes(&old, &new)?;
         problems.extend(changes.iter().filter(|change| !change.online).map(|Change { path, .. }| {
-            format!("{path}: it takes effect at the next start only; set it in the file")
+            if path == MEMORY && self.control.was_led() {
+                format!(
+                    "{path}: an orchestrator sets it; change what the orchestrator has to divide (docs/fleet.md), \
+                     or what the server starts with in the file"
+                )
+            } else {
+                format!("{path}: it takes effect at the next start only; set it in the file")
+            }
         }));
         if !problems.is_empty() {
             let is_changed = |problem: &String| {
@@ -102,6 +112,17 @@ impl Shared {
         Ok(())
     }
 
+    /// All settings that differ, and whether they can be changed now.
+    fn changes(&self, old: &Config, new: &Config) -> Result<Vec<Change>, Error> {
+        let mut changes = change::between(old, new)?;
+        if self.control.was_led() {
+            for change in changes.iter_mut().filter(|change| change.path == MEMORY) {
+                change.online = false;
+            }
+        }
+        Ok(changes)
+    }
+
     /// Puts a configuration in force, and logs each change.
     fn apply(&self, config: &Config, by: &str, files: Files) -> Result<Vec<Change>, Error> {
         let changes = Reload { shared: self }.apply(config, files)?;
@@ -143,8 +164,12 @@ impl Reload<'_> {
         let config = &self.shared.changing.without_absent(config);
         config::check::check(config)?;
         let old = self.shared.config();
-        let changes = change::between(&old, config)?;
-        let merged = change::with_online(&old, config);
+        let is_led = self.shared.control.was_led();
+        let changes = self.shared.changes(&old, config)?;
+        let mut merged = change::with_online(&old, config);
+        if is_led {
+            merged.memory = old.memory;
+        }
         // A setting that needs a restart stays, and may name something that is to be removed.
         config::check::check(&merged)?;
         let (certificates, access) = files::read(&merged)?;
@@ -172,7 +197,9 @@ impl Reload<'_> {
             monitoring.stop();
             // Items are evicted on the maintenance thread: a client may have asked for the change,
             // and the others of its worker do not wait.
-            cache.set_memory_lazily(merged.memory()).map_err(refused)?;
+            if !is_led {
+                cache.set_memory_lazily(merged.memory()).map_err(refused)?;
+            }
             monitoring.start(cache, &merged.monitor)?;
         }
         tenant_changes::apply(self.shared, &merged, |settings| {
@@ -180,8 +207,25 @@ impl Reload<'_> {
             self.shared.watching.apply_to(cache, &pool, self.shared.directory().pools.len())?;
             Ok(pool)
         })?;
+        self.apply_to_pools(&merged)?;
+        self.shared.control.apply(cache, &merged)?;
+        put_in_force(self.shared, certificates);
+        self.shared.admin_access.set(access);
+        // Users that were made while serving stay until those of the configuration change.
+        if old.users != merged.users {
+            self.shared.users.replace(&merged);
+        }
+        self.shared.set_config(merged);
+        self.shared.workers.iter().for_each(|worker| worker.mailbox.send(Message::Reload));
+        self.shared.maintenance.wake();
+        Ok(changes)
+    }
+
+    /// Applies the settings of pools.
+    fn apply_to_pools(&self, merged: &Config) -> Result<(), Error> {
+        let cache = &self.shared.cache;
         let directory = self.shared.directory();
-        set_shares(cache, &merged, &directory.pools)?;
+        set_shares(cache, merged, &directory.pools)?;
         for settings in &merged.all_pools() {
             let Some(pool) = directory.pool(&settings.name) else { continue };
             cache.set_pool_limit_lazily(pool.id, settings.limit.set()).map_err(|e| {
@@ -196,17 +240,7 @@ impl Reload<'_> {
             cache.set_pool_strategy(pool.id, strategy(settings)).map_err(refused)?;
             cache.set_pool_tuning(pool.id, tuning(settings)).map_err(refused)?;
         }
-        self.shared.control.apply(cache, &merged)?;
-        put_in_force(self.shared, certificates);
-        self.shared.admin_access.set(access);
-        // Users that were made while serving stay until those of the configuration change.
-        if old.users != merged.users {
-            self.shared.users.replace(&merged);
-        }
-        self.shared.set_config(merged);
-        self.shared.workers.iter().for_each(|worker| worker.mailbox.send(Message::Reload));
-        self.shared.maintenance.wake();
-        Ok(changes)
+        Ok(())
     }
 }
 

@@ -297,6 +297,9 @@ impl<'c> Commands<'_, 'c> {
         if self.shared.has_several_tenants() {
             return b"CLIENT_ERROR memory is shared by several tenants; only the operator can change it\r\n";
         }
+        if self.shared.control.was_led() {
+            return b"CLIENT_ERROR an orchestrator sets the memory of this server\r\n";
+        }
         if mebibytes < 8 {
             return WireError::MemlimitTooSmall.as_bytes();
         }

@@ -219,7 +219,7 @@ fn an_orchestrator_sets_the_memory_and_divides_it_between_tenants() {
     config.max_memory = Auto::Set(ByteSize::mib(128));
     config.fleet.orchestrators = vec![orchestrator.address().to_string()];
     let before = config.memory();
-    let server = support::start_in_memory(config).expect("a server");
+    let server = support::start_in_memory(config.clone()).expect("a server");
     let slabs = |pool: &str| metric(&server, &format!("millpond_pool_slab_bytes{{pool=\"{pool}\"}}"));
     let limit = || server.cache().ledger().limit();
     assert!(before.as_u64() < memory);
@@ -230,6 +230,23 @@ fn an_orchestrator_sets_the_memory_and_divides_it_between_tenants() {
     assert!(grants(&server).iter().all(Option::is_some), "both are granted something");
     let own = decisions(&server)["decisions"].as_array().map_or(0, Vec::len);
     assert_eq!(own, 0, "the server's own policy decides nothing");
+
+    // Whoever reads the file again, or asks for other memory, does not change what was set.
+    let led_by = decisions(&server);
+    assert_eq!(led_by["led"], true, "{led_by}");
+    assert_eq!(metric(&server, "millpond_control_led{}"), 1);
+    let told = limit();
+    assert_eq!(server.reload(&config).expect("it is the same").len(), 0);
+    let mut changed = config;
+    changed.memory = Auto::Set(ByteSize::mib(100));
+    changed.limits.max_connections = 77;
+    let changes = server.reload(&changed).expect("the rest can be changed");
+    let online: Vec<(&str, bool)> =
+        changes.iter().map(|change| (change.path.as_str(), change.online)).collect();
+    assert_eq!(online, [("limits.max_connections", true), ("memory", false)]);
+    assert!(limit() <= memory && limit() > told / 10 * 9, "{} after {told}", limit());
+    let (_, refused) = ask_admin(&server, "PUT", "/config", "localhost", r#"{"memory": "100MiB"}"#);
+    assert!(refused.contains("memory: an orchestrator sets it"), "{refused}");
 
     // Without an orchestrator the server goes on with that memory, and decides again itself.
     orchestrator.stop();

@@ -16,10 +16,12 @@ pub(super) fn decisions(shared: &Shared, asked: &Asked) -> Value {
     let decisions: Vec<Value> =
         shared.control.decisions().iter().filter_map(|made| decision(made, asked)).collect();
     let Some(ControlStatus { config, last, figures }) = status else {
-        return json!({"mode": "off", "decisions": decisions});
+        return json!({"mode": "off", "led": shared.control.is_led(), "decisions": decisions});
     };
     json!({
         "mode": if config.dry_run { "dry-run" } else { "on" },
+        // True while an orchestrator decides instead.
+        "led": shared.control.is_led(),
         "policy": config.policy,
         // False while memory is free: then nothing is decided.
         "decides": last.as_ref().is_some_and(|last| last.is_decided),
@@ -114,7 +116,7 @@ fn decided(pool: &DecidedPool) -> Value {
     })
 }
 
-/// The metrics; without a controller they have no lines.
+/// The metrics; without a controller, and without orchestrators, they have no lines.
 pub(super) fn metrics(shared: &Shared) -> Vec<Metric> {
     let status = shared.control.status();
     let one = |value: fn(&ControlStatus) -> u64| {
@@ -125,7 +127,14 @@ pub(super) fn metrics(shared: &Shared) -> Vec<Metric> {
         pools().filter_map(|pool| Some((vec![("pool", pool.name.clone())], value(pool)?))).collect()
     };
     let error = status.iter().filter_map(|status| Some((vec![], mean_error(&status.figures)?)));
+    let is_in_fleet = !shared.config().fleet.orchestrators.is_empty();
+    let led = is_in_fleet.then(|| (vec![], u64::from(shared.control.is_led())));
     vec![
+        gauge(
+            "millpond_control_led",
+            "1 while an orchestrator sets the memory of the server.",
+            led.into_iter().collect(),
+        ),
         counter(
             "millpond_control_rounds",
             "Rounds in which a policy looked at the memory of pools.",
