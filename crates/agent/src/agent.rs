@@ -78,6 +78,11 @@ impl<I: Instance> Agent<I> {
         self.is_led
     }
 
+    /// The term of the latest leader that was followed; 0 = none.
+    pub fn term(&self) -> u64 {
+        self.duty.leader().term
+    }
+
     fn note_led(&mut self, is_led: bool) {
         if std::mem::replace(&mut self.is_led, is_led) != is_led {
             self.instance.set_led(is_led);

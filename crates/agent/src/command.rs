@@ -23,7 +23,13 @@ pub struct AgentArguments {
     pub target: String,
     /// The orchestrator, or several with commas between them, if these share an etcd; without one,
     /// what the server has and its curve are printed, and nothing is changed
-    #[arg(long, value_name = "HOST:PORT", env = "MILLPOND_AGENT_ORCHESTRATOR", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        env = "MILLPOND_AGENT_ORCHESTRATOR",
+        value_delimiter = ',',
+        value_parser = base::address::host_and_port
+    )]
     pub orchestrator: Vec<String>,
     /// The name of the server among all of the orchestrator [default: its host and port]
     #[arg(long, value_name = "NAME")]
@@ -61,11 +67,11 @@ pub struct AgentArguments {
     /// Without an orchestrator: the seconds between two reports
     #[arg(long, value_name = "SECS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub every_secs: u64,
-    /// Without an orchestrator: ends after this many reports
-    #[arg(long, value_name = "N")]
+    /// Without an orchestrator: ends after this many reports, with an error if none could be made
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "orchestrator")]
     pub reports: Option<u64>,
     /// Without an orchestrator: prints JSON, a line for each report
-    #[arg(long)]
+    #[arg(long, conflicts_with = "orchestrator")]
     pub json: bool,
     /// The credentials
     #[command(flatten)]
@@ -87,6 +93,9 @@ impl AgentArguments {
     /// # Errors
     /// In words, if the address or a setting is wrong, or the server cannot be led.
     pub fn open(&self) -> Result<Box<dyn Instance>, String> {
+        if let Some((least, most)) = self.least.zip(self.most).filter(|(least, most)| least > most) {
+            return Err(format!("--least: {least} is more than --most, {most}"));
+        }
         let target = Target::parse(&self.target).map_err(|error| error.to_string())?;
         let secs = |what: &str, secs: Option<f64>| {
             let time = secs.map(std::time::Duration::try_from_secs_f64).transpose();
@@ -114,6 +123,15 @@ impl AgentArguments {
     /// # Errors
     /// In words, as [`Self::open`], or if the address cannot be listened on.
     pub fn start(&self) -> Result<Service, String> {
+        for orchestrator in &self.orchestrator {
+            if self.advertise.is_none() && base::address::is_out_of_reach(orchestrator, self.listen) {
+                return Err(format!(
+                    "--listen: orchestrator {orchestrator} is on another machine, which does not reach {}: name an \
+                     address of this one that it reaches, as in --listen 10.0.0.8:0",
+                    self.listen
+                ));
+            }
+        }
         let access = Access::read(&self.access.files()).map_err(|error| causes(&error))?;
         let config = ServiceConfig {
             listen: self.listen,

@@ -84,6 +84,8 @@ struct Shared<I> {
     agent: Mutex<Agent<I>>,
     clock: Clock,
     led: Arc<AtomicBool>,
+    /// True once an orchestrator has asked since the last registration.
+    asked: AtomicBool,
 }
 
 struct Handler<I>(Arc<Shared<I>>);
@@ -111,7 +113,8 @@ impl Service {
         let session = base::rng::entropy_seed() | 1;
         let agent = Agent::new(AgentConfig { address: address.clone(), session }, instance);
         let led = Arc::new(AtomicBool::new(false));
-        let shared = Arc::new(Shared { agent: Mutex::new(agent), clock, led: Arc::clone(&led) });
+        let (agent, asked) = (Mutex::new(agent), AtomicBool::new(false));
+        let shared = Arc::new(Shared { agent, clock, led: Arc::clone(&led), asked });
         let (stop, stopped) = watch::channel(false);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServiceError::Thread)?;
@@ -132,6 +135,7 @@ impl Service {
         let abandoned = Arc::new(AtomicBool::new(false));
         let registration = Registration {
             shared,
+            address: address.clone(),
             access,
             orchestrators: config.orchestrators,
             stopped,
@@ -229,6 +233,9 @@ impl<I: Instance> Serve for Handler<I> {
         // A lease counts from now on, however long the instance takes to answer.
         let came_at = self.0.now();
         let answer = self.0.apart(move |agent, _| agent.stats(&request, came_at)).await?;
+        if answer.accepted {
+            self.0.asked.store(true, Ordering::Relaxed);
+        }
         Ok(Response::new(answer))
     }
 
@@ -246,10 +253,75 @@ impl<I: Instance> Serve for Handler<I> {
 /// Keeps the agent registered.
 struct Registration<I> {
     shared: Arc<Shared<I>>,
+    /// The address at which orchestrators reach the agent.
+    address: String,
     access: Access,
     orchestrators: Vec<String>,
     stopped: watch::Receiver<bool>,
     abandoned: Arc<AtomicBool>,
+}
+
+/// The log of who leads: each change once.
+#[derive(Debug, Default)]
+struct Told {
+    /// True if an orchestrator asks.
+    is_led: bool,
+    term: u64,
+    /// The reason why none does.
+    error: String,
+    /// The orchestrator that has accepted the instance, and has not asked yet.
+    accepted_by: Option<String>,
+}
+
+impl Told {
+    fn accepted(&mut self, orchestrator: &str) {
+        self.accepted_by = Some(orchestrator.to_owned());
+    }
+
+    /// Notes that there is a lease. Returns false until the orchestrator has asked.
+    fn led(&mut self, is_asked: bool, term: u64) -> bool {
+        if is_asked && !self.is_led {
+            tracing::info!(term, "An orchestrator leads the instance.");
+            self.error.clear();
+        } else if self.is_led && term != self.term {
+            tracing::info!(term, "Another orchestrator leads the instance.");
+        }
+        if is_asked {
+            (self.is_led, self.accepted_by) = (true, None);
+        }
+        self.term = term;
+        self.is_led
+    }
+
+    /// Notes that there is no lease.
+    fn not_led(&mut self, address: &str) {
+        if std::mem::take(&mut self.is_led) {
+            tracing::warn!(
+                "No orchestrator asks for the instance any more; it keeps its memory until one leads it again."
+            );
+        }
+        if let Some(orchestrator) = self.accepted_by.take() {
+            let error = format!(
+                "it has accepted the instance, and does not reach its agent at {address}; correct fleet.listen or \
+                 fleet.advertise of a server, --listen or --advertise of an agent"
+            );
+            self.failed(&orchestrator, error);
+        }
+    }
+
+    fn waits(&mut self, orchestrator: &str, reason: String) {
+        if reason != self.error {
+            tracing::info!(orchestrator, reason, "The instance waits to be led.");
+            self.error = reason;
+        }
+    }
+
+    fn failed(&mut self, orchestrator: &str, error: String) {
+        if error != self.error {
+            tracing::warn!(orchestrator, error, "The instance is not led.");
+            self.error = error;
+        }
+    }
 }
 
 impl<I: Instance> Registration<I> {
@@ -257,19 +329,25 @@ impl<I: Instance> Registration<I> {
         let mut pause = SHORTEST;
         let mut turn = 0;
         let mut failed: usize = 0;
-        let mut last_error = String::new();
+        let mut told = Told::default();
         let mut leader: Option<String> = None;
         loop {
-            let next = {
+            let (next, term) = {
                 let mut agent = self.shared.lock();
                 let next = agent.next(self.shared.now());
                 self.shared.note_led(&agent);
-                next
+                (next, agent.term())
             };
             let wait = match next {
-                Next::Wait(left) => Duration::from_nanos(left) + SHORTEST / 10,
+                Next::Wait(left) => {
+                    let left = Duration::from_nanos(left) + SHORTEST / 10;
+                    let is_told = told.led(self.shared.asked.load(Ordering::Relaxed), term);
+                    if is_told { left } else { left.min(SHORTEST) }
+                }
                 Next::Register if self.orchestrators.is_empty() => LONGEST,
                 Next::Register => {
+                    told.not_led(&self.address);
+                    self.shared.asked.store(false, Ordering::Relaxed);
                     let address = leader.take().unwrap_or_else(|| {
                         turn += 1;
                         self.orchestrators[turn % self.orchestrators.len()].clone()
@@ -277,8 +355,7 @@ impl<I: Instance> Registration<I> {
                     let registered = tokio::time::timeout(3 * DEADLINE, self.register(&address)).await;
                     match registered.unwrap_or_else(|_| Err("it does not answer".to_owned())) {
                         Ok(Registered::Led) => {
-                            tracing::info!(orchestrator = address, "The instance is led.");
-                            last_error.clear();
+                            told.accepted(&address);
                             (pause, failed) = (SHORTEST, 0);
                             SHORTEST
                         }
@@ -286,12 +363,12 @@ impl<I: Instance> Registration<I> {
                             leader = address;
                             SHORTEST
                         }
-                        Ok(Registered::Later(wait)) => wait.clamp(SHORTEST, LONGEST),
+                        Ok(Registered::Later(wait, reason)) => {
+                            told.waits(&address, reason);
+                            wait.clamp(SHORTEST, LONGEST)
+                        }
                         Err(error) => {
-                            if error != last_error {
-                                tracing::warn!(orchestrator = address, error, "The instance is not led.");
-                                last_error = error;
-                            }
+                            told.failed(&address, error);
                             failed += 1;
                             // One that is down does not keep the agent from asking the others.
                             if failed.is_multiple_of(self.orchestrators.len()) {
@@ -331,7 +408,9 @@ impl<I: Instance> Registration<I> {
                 let leader = Some(response.leader_address).filter(|leader| !leader.is_empty());
                 Ok(Registered::Elsewhere(leader))
             }
-            Standing::Wait => Ok(Registered::Later(Duration::from_millis(response.wait_millis.into()))),
+            Standing::Wait => {
+                Ok(Registered::Later(Duration::from_millis(response.wait_millis.into()), response.reason))
+            }
             Standing::Refused | Standing::Unspecified => Err(response.reason),
         }
     }
@@ -353,7 +432,8 @@ enum Registered {
     Led,
     /// Another orchestrator leads, perhaps the one at this address.
     Elsewhere(Option<String>),
-    Later(Duration),
+    /// The orchestrator asks to come again after this time, for this reason.
+    Later(Duration, String),
 }
 
 /// A client of the orchestrator at `address`.
@@ -372,12 +452,45 @@ async fn call_register(
     request: RegisterRequest,
 ) -> Result<RegisterResponse, String> {
     let mut client = connect(access, address).await?;
-    let response = client.register(request).await.map_err(|status| status.message().to_owned())?;
+    let response = client.register(request).await.map_err(|status| refusal(&status))?;
     Ok(response.into_inner())
+}
+
+/// A refused call in words. Servers of another kind answer without the protocol's headers.
+fn refusal(status: &Status) -> String {
+    let message = status.message();
+    if ["grpc-status header missing", "invalid compression flag"].iter().any(|odd| message.contains(odd)) {
+        return format!(
+            "there is another kind of server: agents register at the --listen address of `millpond orchestrate` (port \
+             11220), not at its --admin address ({message})"
+        );
+    }
+    message.to_owned()
 }
 
 async fn call_leave(access: &Access, address: &str, request: LeaveRequest) -> Result<(), String> {
     let mut client = connect(access, address).await?;
     client.leave(request).await.map_err(|status| status.message().to_owned())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_is_accepted_and_not_asked_names_its_address() {
+        let mut told = Told::default();
+        told.accepted("orchestrator:1");
+        assert!(!told.led(false, 1), "a lease by registration alone");
+        told.not_led("127.0.0.1:9");
+        assert!(told.error.contains("does not reach its agent at 127.0.0.1:9"), "{}", told.error);
+        // One that is asked is led; it is lost, and found again without a registration.
+        told.accepted("orchestrator:1");
+        assert!(told.led(true, 1) && told.error.is_empty());
+        told.not_led("127.0.0.1:9");
+        assert!(!told.is_led && told.error.is_empty(), "it was reached: {}", told.error);
+        assert!(told.led(true, 2) && told.led(true, 3));
+        assert_eq!(told.term, 3);
+    }
 }

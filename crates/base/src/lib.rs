@@ -1,11 +1,12 @@
-//! The foundation of all other crates: byte sizes, clock, seeded randomness, hashing, counters,
-//! words that are read while they are written, the memory ledger, and the only functions that start
-//! threads.
+//! The foundation of all other crates: byte sizes, addresses, clock, seeded randomness, hashing,
+//! counters, words that are read while they are written, the memory ledger, and the only functions
+//! that start threads.
 //!
 //! This crate exists so that time, randomness and spawning are *injected*: `clippy.toml` bans the
 //! standard library's own everywhere else, and a test can drive any policy without a thread or a
 //! wall clock.
 
+pub mod address;
 pub mod bytes;
 pub mod clock;
 pub mod counter;

@@ -8,7 +8,7 @@ use crate::signals::Stop;
 /// Runs the agent until SIGTERM or Ctrl-C; without an orchestrator, prints reports.
 ///
 /// # Errors
-/// In words, if the server cannot be reached, or a flag is wrong.
+/// In words, if a flag is wrong, or none of the reports that were asked for could be made.
 pub(crate) fn run(arguments: &AgentArguments) -> Result<(), String> {
     crate::orchestrate::log();
     let stop = Stop::on_signal()?;
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &AgentArguments) -> Result<(), String> {
 
 fn print(arguments: &AgentArguments, stop: &Stop) -> Result<(), String> {
     let mut instance = arguments.open()?;
-    let (mut last, mut reports) = (None, 0);
+    let (mut last, mut reports, mut failed) = (None, 0, 0);
     loop {
         match instance.look() {
             Ok(look) => {
@@ -32,10 +32,20 @@ fn print(arguments: &AgentArguments, stop: &Stop) -> Result<(), String> {
                 last = Some(look);
             }
             // It may be back in the next round.
-            Err(error) => eprintln!("millpond: {}", control::access::causes(&error)),
+            Err(error) => {
+                eprintln!("millpond: {}", control::access::causes(&error));
+                failed += 1;
+            }
         }
         reports += 1;
-        if arguments.reports.is_some_and(|most| reports >= most) || stop.wait(arguments.every_secs * 10) {
+        if arguments.reports.is_some_and(|most| reports >= most) {
+            return if failed < reports {
+                Ok(())
+            } else {
+                Err(format!("no report of {} could be made", arguments.target))
+            };
+        }
+        if stop.wait(arguments.every_secs * 10) {
             return Ok(());
         }
     }

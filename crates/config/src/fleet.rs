@@ -62,13 +62,14 @@ pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
     if fleet.orchestrators.is_empty() {
         return;
     }
-    for orchestrator in &fleet.orchestrators {
-        let has_port = orchestrator
-            .rsplit_once(':')
-            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0));
-        if !has_port {
+    let addresses = fleet.orchestrators.iter().map(|text| base::address::host_and_port(text));
+    problems.extend(addresses.filter_map(Result::err).map(|error| format!("fleet.orchestrators: {error}")));
+    if let Some(listen) = fleet.address().filter(|_| fleet.advertise.is_empty()) {
+        let mut beyond = fleet.orchestrators.iter();
+        if let Some(orchestrator) = beyond.find(|text| base::address::is_out_of_reach(text, listen)) {
             problems.push(format!(
-                "fleet.orchestrators: `{orchestrator}` is not HOST:PORT, as in 10.0.0.7:11220"
+                "fleet.listen: orchestrator {orchestrator} is on another machine, which does not reach {listen}: set an \
+                 address of this one that it reaches, as in 10.0.0.8:0"
             ));
         }
     }

@@ -166,19 +166,6 @@ fn wrong_values_of_tenants_users_and_limits_are_refused_by_name() {
             &["tenant.t.min_operations_per_sec", "11 is more than the 10"],
         ),
         ("[control]\npolicy = \"best\"", &["control.policy", "choose static"]),
-        ("[fleet]\norchestrators = [\"here\"]", &["fleet.orchestrators", "`here` is not HOST:PORT"]),
-        ("[fleet]\norchestrators = [\"a:1\", \"b\"]", &["fleet.orchestrators", "`b` is not HOST:PORT"]),
-        ("[fleet]\norchestrators = [\"a:1\"]\nlisten = \"b\"", &["fleet.listen", "IP:PORT"]),
-        ("[fleet]\norchestrators = [\"a:1\"]\nlisten = \"10.0.0.7:0\"", &["fleet.listen", "token_file"]),
-        (
-            "[fleet]\norchestrators = [\"a:1\"]\nlisten = \"0.0.0.0:0\"\ntoken_file = \"t\"",
-            &["fleet.listen", "fleet.advertise"],
-        ),
-        ("[fleet]\norchestrators = [\"a:1\"]\ncert_file = \"c\"", &["fleet.key_file"]),
-        (
-            "[fleet]\norchestrators = [\"a:1\"]\n[monitor]\nmode = \"free-memory\"",
-            &["fleet.orchestrators", "monitor.mode"],
-        ),
         ("[[pool]]\nclasses = \"tune\"", &["fixed", "tuned"]),
         ("[[pool]]\nclass_factor = 1.0", &["pool.default.class_factor"]),
         ("[[pool]]\nclass_max_bytes = \"8MiB\"", &["class_max_bytes", "4MiB"]),
@@ -192,6 +179,32 @@ fn wrong_values_of_tenants_users_and_limits_are_refused_by_name() {
         ("# no\nmemory = 99999999999999999999", &["test.toml:2: ", "cannot be used", "99999999999999999999"]),
         ("[limits]\nmax_connections = -1", &["test.toml:2: limits.max_connections: "]),
         ("[log]\nlevel = \"loud\"", &["error, warn"]),
+    ] {
+        assert_refused(text, parts);
+    }
+}
+
+#[test]
+fn a_fleet_that_cannot_be_joined_is_refused() {
+    for (text, parts) in [
+        ("[fleet]\norchestrators = [\"here\"]", &["fleet.orchestrators", "`here` is not HOST:PORT"][..]),
+        ("[fleet]\norchestrators = [\"a:1\", \"b\"]", &["fleet.orchestrators", "`b` is not HOST:PORT"]),
+        (
+            "[fleet]\norchestrators = [\"http://a:1\", \"b\"]",
+            &["`http://a:1` is not HOST:PORT", "`b` is not HOST:PORT"],
+        ),
+        ("[fleet]\norchestrators = [\"10.0.0.7:1\"]", &["fleet.listen", "is on another machine"]),
+        ("[fleet]\norchestrators = [\"a:1\"]\nlisten = \"b\"", &["fleet.listen", "IP:PORT"]),
+        ("[fleet]\norchestrators = [\"a:1\"]\nlisten = \"10.0.0.7:0\"", &["fleet.listen", "token_file"]),
+        (
+            "[fleet]\norchestrators = [\"a:1\"]\nlisten = \"0.0.0.0:0\"\ntoken_file = \"t\"",
+            &["fleet.listen", "fleet.advertise"],
+        ),
+        ("[fleet]\norchestrators = [\"a:1\"]\ncert_file = \"c\"", &["fleet.key_file"]),
+        (
+            "[fleet]\norchestrators = [\"a:1\"]\n[monitor]\nmode = \"free-memory\"",
+            &["fleet.orchestrators", "monitor.mode"],
+        ),
     ] {
         assert_refused(text, parts);
     }

@@ -18,6 +18,8 @@ use crate::service::{Service, ServiceConfig};
 
 /// etcd counts no shorter lease.
 const LEAST_ETCD_LEASE_SECS: u32 = 2;
+/// The least memory of a node.
+const LEAST_MEMORY: ByteSize = ByteSize::mib(8);
 
 /// Flags of `millpond orchestrate`.
 #[derive(Clone, Debug, Args)]
@@ -158,6 +160,28 @@ impl OrchestrateArguments {
         }))
     }
 
+    /// The memory of nodes.
+    fn budget(&self) -> Result<Budget, String> {
+        let mut nodes = BTreeMap::new();
+        let named = self.node.iter().map(|(name, size)| (format!("--node {name}"), *size));
+        for (flag, size) in named.chain(self.memory.map(|size| ("--memory".to_owned(), size))) {
+            if size < LEAST_MEMORY {
+                return Err(format!(
+                    "{flag}: {size} is too little for any server; write a size of {LEAST_MEMORY} or more, as in 64GiB"
+                ));
+            }
+            if size <= self.spare {
+                return Err(format!("--spare: {} leaves nothing of {flag}, {size}", self.spare));
+            }
+        }
+        for (name, size) in &self.node {
+            if nodes.insert(name.clone(), size.as_u64()).is_some() {
+                return Err(format!("--node: {name} is named twice"));
+            }
+        }
+        Ok(Budget { each: self.memory.map(ByteSize::as_u64), nodes, spare: self.spare.as_u64() })
+    }
+
     /// Starts the orchestrator.
     ///
     /// # Errors
@@ -169,8 +193,6 @@ impl OrchestrateArguments {
                 self.lease, self.period
             ));
         }
-        let nodes: BTreeMap<String, u64> =
-            self.node.iter().map(|(name, size)| (name.clone(), size.as_u64())).collect();
         let share = |percent: u32| f64::from(percent) / 100.0;
         let rails = Rails {
             least_share: share(self.least_share_percent),
@@ -181,7 +203,7 @@ impl OrchestrateArguments {
         };
         let fleet = FleetConfig {
             id: base::rng::entropy_seed() | 1,
-            budget: Budget { each: self.memory.map(ByteSize::as_u64), nodes, spare: self.spare.as_u64() },
+            budget: self.budget()?,
             lease: u64::try_from(self.lease.as_nanos()).unwrap_or(u64::MAX),
             policy: self.policy.clone(),
             objective: self.objective,
@@ -232,6 +254,9 @@ mod tests {
             arguments.start().map(|_| ()).unwrap_err()
         };
         assert!(start(&["--lease", "2s"]).contains("three periods"));
+        assert!(start(&["--node", "a=1GiB", "--node", "a=2GiB"]).contains("a is named twice"));
+        assert!(start(&["--node", "a=48"]).contains("--node a: 48B is too little"));
+        assert!(start(&["--spare", "2GiB"]).contains("leaves nothing of --memory"));
         assert!(parse(&["--memory", "1GiB", "--etcd-prefix", "/m"]).unwrap_err().contains("--etcd"));
         let both = ["--memory", "1GiB", "--etcd", "http://a:1", "--state", "file"];
         assert!(parse(&both).unwrap_err().contains("--state"));

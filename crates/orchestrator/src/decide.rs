@@ -24,6 +24,8 @@ const FILLED_PART: u64 = 8;
 const BEGIN_PART: u64 = 64;
 /// A prediction is compared with what came if the pool had its grant but for one byte in this many.
 const NEAR_PART: u64 = 16;
+/// The smallest move that is told, in bytes; others are made all the same.
+const LEAST_TOLD: u64 = 64 << 10;
 
 /// A decision about the pools of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -156,7 +158,7 @@ pub(crate) fn decide(
     let decision = if is_short { policy.decide(&view) } else { Decision::stay(&view) };
     let full = |pool: usize| view.pools[pool].name.to_string();
     unmet.extend(decision.unmet.iter().map(|unmet| format!("{}: {}", full(unmet.pool), unmet.reason)));
-    let moves = decision.moves.iter().filter(|step| step.bytes > 0).map(|step| Move {
+    let moves = decision.moves.iter().filter(|step| step.bytes >= LEAST_TOLD).map(|step| Move {
         from: step.from.map(full),
         to: step.to.map(full),
         bytes: step.bytes,

@@ -273,7 +273,9 @@ impl Fleet {
             return Err(Box::new(RegisterResponse {
                 standing: Standing::Wait.into(),
                 wait_millis: u32::try_from(left).unwrap_or(u32::MAX),
-                reason: "an earlier agent of the instance has a lease".to_owned(),
+                reason: "another agent has a lease under this name; it is over soon if that is an earlier one of the \
+                         same instance, else give one of them another name"
+                    .to_owned(),
                 ..RegisterResponse::default()
             }));
         }
