@@ -37,6 +37,18 @@ pub struct AdminArguments {
     /// The file with the certificate's private key, in PEM.
     #[arg(long, value_name = "FILE", env = "MILLPOND_ADMIN_KEY", requires = "cert")]
     key: Option<PathBuf>,
+    #[arg(skip)]
+    asked: Asked,
+}
+
+/// The program that is asked, by which errors name flags and variables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// A server.
+    #[default]
+    Server,
+    /// An orchestrator.
+    Orchestrator,
 }
 
 /// Parses an address of an admin server, with or without a scheme.
@@ -73,9 +85,9 @@ pub struct DiffArguments {
 }
 
 impl AdminArguments {
-    /// Those of a command that knows another address.
-    pub(crate) fn at(admin: String, token: Option<String>) -> Self {
-        Self { admin, token, ca: None, cert: None, key: None }
+    /// Those of a command that asks an orchestrator.
+    pub(crate) fn of_orchestrator(address: String, token: Option<String>) -> Self {
+        Self { admin: address, token, ca: None, cert: None, key: None, asked: Asked::Orchestrator }
     }
 
     /// `millpond health`: whether the server serves.
@@ -133,7 +145,7 @@ impl AdminArguments {
         }
         let token = self.token.as_ref().map(|token| format!("Bearer {token}"));
         let agent = config.middleware(Show(token)).build().new_agent();
-        let cannot = |error: ureq::Error| format!("{url}: {error}; {}", advice(&url, &error));
+        let cannot = |error: ureq::Error| format!("{url}: {error}; {}", advice(self.asked, &url, &error));
         let mut answer = call(&agent, &url).map_err(cannot)?;
         for warning in answer.headers().get_all("millpond-warning") {
             eprintln!("millpond: warning: {}", String::from_utf8_lossy(warning.as_bytes()));
@@ -141,7 +153,14 @@ impl AdminArguments {
         let text = answer.body_mut().read_to_string().map_err(cannot)?;
         match answer.status().as_u16() {
             200..300 => Ok(text),
-            401 => Err(format!("{url}: {}; set MILLPOND_ADMIN_TOKEN", text.trim_end())),
+            401 if self.token.is_some() => Err(format!("{url}: the token that was shown is not its token")),
+            401 => {
+                let variable = self.asked.token();
+                Err(format!("{url}: {}; set {variable}", text.trim_end()))
+            }
+            404 if self.asked == Asked::Orchestrator && text.contains("there is no page") => {
+                Err(format!("{url}: this is not an orchestrator, but a server; {ORCHESTRATOR}"))
+            }
             _ if text.trim().is_empty() => {
                 Err(format!("{url}: the admin server answered {}", answer.status()))
             }
@@ -151,9 +170,32 @@ impl AdminArguments {
     }
 }
 
+const ORCHESTRATOR: &str = "--orchestrator is the --admin address of `millpond orchestrate` (port 11221), and not the one \
+     where agents register (11220)";
+
+impl Asked {
+    /// The variable with the token.
+    fn token(self) -> &'static str {
+        match self {
+            Self::Server => "MILLPOND_ADMIN_TOKEN",
+            Self::Orchestrator => "MILLPOND_FLEET_TOKEN",
+        }
+    }
+}
+
 /// Returns advice on a connection's error.
-fn advice(url: &str, error: &ureq::Error) -> &'static str {
+fn advice(asked: Asked, url: &str, error: &ureq::Error) -> &'static str {
     let text = error.to_string();
+    if asked == Asked::Orchestrator {
+        return match error {
+            ureq::Error::Timeout(_) => "the orchestrator does not answer: is it stopped, or very busy?",
+            _ if text.contains("InvalidContentType") => {
+                "it does not speak TLS there: write http:// in --orchestrator"
+            }
+            ureq::Error::Protocol(_) => ORCHESTRATOR,
+            _ => "is the orchestrator running, and is --orchestrator its --admin address?",
+        };
+    }
     let known = [
         ("UnknownIssuer", "--ca names the file with the root that has signed the admin server's certificate"),
         (

@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use crate::admin::{AdminArguments, url};
 
+/// Pools of a decision whose outcome is shown.
+const MOST_OUTCOMES: usize = 4;
+
 /// `millpond fleet`.
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
@@ -105,9 +108,13 @@ impl FleetCommand {
     pub fn execute(&self) -> Result<String, String> {
         match self {
             Self::Status(fleet) => fleet.shown("/fleet.json", status),
-            Self::Tenants(fleet) => fleet.shown("/fleet.json", tenants),
+            Self::Tenants(fleet) => {
+                fleet.leading()?;
+                fleet.shown("/fleet.json", tenants)
+            }
             Self::Decisions(arguments) => {
                 let last = arguments.last;
+                arguments.fleet.leading()?;
                 arguments.fleet.shown("/decisions.json", |decided| decisions(decided, last, &|_| true))
             }
             Self::Explain(arguments) => arguments.explain(),
@@ -123,13 +130,32 @@ impl FleetCommand {
 
 impl FleetArguments {
     fn admin(&self) -> AdminArguments {
-        AdminArguments::at(self.orchestrator.clone(), self.token.clone())
+        AdminArguments::of_orchestrator(self.orchestrator.clone(), self.token.clone())
     }
 
     fn read(&self, path: &str) -> Result<Value, String> {
         let text = self.admin().page(path)?;
         serde_json::from_str(&text)
             .map_err(|error| format!("{}{path}: no JSON came: {error}", self.orchestrator))
+    }
+
+    /// The state that an orchestrator knows which leads: one that follows knows no instance.
+    fn leading(&self) -> Result<Value, String> {
+        let state = self.read("/fleet.json")?;
+        if state["is_leader"] != false {
+            return Ok(state);
+        }
+        Err(match state["leader"].as_str() {
+            Some(leader) => format!(
+                "{}: this orchestrator follows, and the one where agents register at {leader} leads; name the --admin \
+                 address of that one in --orchestrator",
+                self.orchestrator
+            ),
+            None => format!(
+                "{}: no orchestrator leads, as far as this one knows; is its etcd up?",
+                self.orchestrator
+            ),
+        })
     }
 
     fn shown(&self, path: &str, show: impl FnOnce(&Value) -> String) -> Result<String, String> {
@@ -143,11 +169,11 @@ impl FleetArguments {
 impl ExplainArguments {
     fn explain(&self) -> Result<String, String> {
         let fleet = &self.decisions.fleet;
-        let state = fleet.read("/fleet.json")?;
+        let state = fleet.leading()?;
         let all = self.place.pools(&state);
         let (node, pool) = match exact(&all, &self.pool)? {
             Some(found) => found,
-            None => part(&all, &self.pool)?,
+            None => part(&all, &self.pool).map_err(|error| silent(&state, &self.pool).unwrap_or(error))?,
         };
         let name = text(pool, "name");
         let decided = fleet.read("/decisions.json")?;
@@ -173,10 +199,11 @@ impl ExplainArguments {
 
 impl WhatIfArguments {
     fn ask(&self) -> Result<String, String> {
-        let state = self.fleet.read("/fleet.json")?;
+        let state = self.fleet.leading()?;
         let all = self.place.pools(&state);
         let (node, pool) = exact(&all, &self.pool)?.ok_or_else(|| {
-            format!("there is no pool {:?}; `millpond fleet tenants` lists them", self.pool)
+            let unknown = || format!("there is no pool {:?}; `millpond fleet tenants` lists them", self.pool);
+            silent(&state, &self.pool).unwrap_or_else(unknown)
         })?;
         let bytes = wanted(pool["granted_bytes"].as_u64().unwrap_or(0), &self.memory)?;
         let path = format!("/what-if?node={}&pool={}&bytes={bytes}", escaped(node), escaped(&self.pool));
@@ -235,6 +262,16 @@ fn part<'a>(all: &[(&'a str, &'a Value)], name: &str) -> Result<(&'a str, &'a Va
             Err(format!("{name:?} is a part of several names: {}", names.join(", ")))
         }
     }
+}
+
+/// An error that names the instance that does not answer, if the pool is one of such a one.
+fn silent(state: &Value, pool: &str) -> Option<String> {
+    let instance = pool.split_once('/').map_or(pool, |(instance, _)| instance);
+    let nodes = state["nodes"].as_array()?.iter();
+    let mut instances = nodes.filter_map(|node| node["instances"].as_array()).flatten();
+    let is_it = |known: &&Value| known["is_leased"] == false && text(known, "name") == instance;
+    instances.find(is_it)?;
+    Some(format!("instance {instance} does not answer, so that nothing is known of its pools"))
 }
 
 /// The grant that `text` means, if the present one is `granted`.
@@ -357,16 +394,22 @@ fn decisions(decided: &Value, last: usize, is_shown: &dyn Fn(&Value) -> bool) ->
     let all = decided.as_array().map(Vec::as_slice).unwrap_or_default();
     let chosen: Vec<&Value> = all.iter().filter(|decision| is_shown(decision)).take(last).collect();
     if chosen.is_empty() {
-        return "Nothing has moved yet.\n".to_owned();
+        let none = if all.is_empty() {
+            "No policy has moved anything yet. Until one decides, weights and use divide the memory: `millpond fleet \
+             status`."
+        } else {
+            "None of the decisions is about it."
+        };
+        return format!("{none}\n");
     }
     let mut shown = String::new();
     for decision in chosen {
         let at = decision["at_secs"].as_u64().unwrap_or_default();
         let _ = writeln!(
             shown,
-            "#{} at {} (Unix seconds) on {}, by {}",
+            "#{} at {} on {}, by {}",
             decision["number"],
-            at,
+            moment(at),
             text(decision, "node"),
             text(decision, "policy")
         );
@@ -381,8 +424,33 @@ fn decisions(decided: &Value, last: usize, is_shown: &dyn Fn(&Value) -> bool) ->
         if more > 0 {
             let _ = writeln!(shown, "  and {more} more, {} together", size(decision, "moved_bytes"));
         }
+        outcomes(decision, &mut shown);
     }
     shown
+}
+
+/// The miss ratios since a decision, beside those before it and those that were predicted.
+fn outcomes(decision: &Value, shown: &mut String) {
+    let pools = decision["pools"].as_array().into_iter().flatten();
+    for pool in pools.filter(|pool| pool["missed_since"].is_number()).take(MOST_OUTCOMES) {
+        let _ = writeln!(
+            shown,
+            "  since then {} missed {}: {} before, {} predicted",
+            text(pool, "name"),
+            percent(pool, "missed_since"),
+            percent(pool, "missed"),
+            percent(pool, "expected")
+        );
+    }
+}
+
+/// A time in seconds since 1970 as people write it.
+fn moment(at_secs: u64) -> String {
+    let at =
+        i64::try_from(at_secs).ok().and_then(|secs| time::OffsetDateTime::from_unix_timestamp(secs).ok());
+    let Some(at) = at else { return format!("{at_secs} s") };
+    let (date, (hour, minute, second)) = (at.date(), at.to_hms());
+    format!("{date} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
 /// A name as a part of a path.
@@ -431,8 +499,32 @@ mod tests {
         assert!(shown.contains("and 70 more, 80MiB together"), "{shown}");
         for (node, name) in [("rack-7", "other"), ("rack-8", "m:1/all")] {
             let shown = decisions(&decided, 5, &|decision| is_about(decision, node, name));
-            assert_eq!(shown, "Nothing has moved yet.\n");
+            assert_eq!(shown, "None of the decisions is about it.\n");
         }
+        assert!(decisions(&serde_json::json!([]), 5, &|_| true).starts_with("No policy has moved"));
+    }
+
+    #[test]
+    fn a_decision_is_shown_with_its_time_and_what_came_of_it() {
+        let decided = serde_json::json!([{ "number": 4, "at_secs": 1_796_008_714, "node": "here",
+            "policy": "most-hits", "moves": [], "pools": [
+            { "name": "a/default", "missed": 0.5, "expected": 0.25, "missed_since": 0.26 },
+            { "name": "b/default", "missed": 0.5, "expected": 0.25, "missed_since": null }] }]);
+        let shown = decisions(&decided, 5, &|_| true);
+        assert!(shown.starts_with("#4 at 2026-11-30 03:18:34 UTC on here, by most-hits\n"), "{shown}");
+        let since = "  since then a/default missed 26.00 %: 50.00 % before, 25.00 % predicted\n";
+        assert!(shown.contains(since) && !shown.contains("b/default"), "{shown}");
+    }
+
+    #[test]
+    fn an_instance_that_does_not_answer_is_named_for_its_pools() {
+        let instance =
+            |name: &str, is_leased: bool| serde_json::json!({ "name": name, "is_leased": is_leased });
+        let nodes =
+            serde_json::json!([{ "name": "n", "instances": [instance("a", false), instance("b", true)] }]);
+        let state = serde_json::json!({ "nodes": nodes });
+        assert!(silent(&state, "a/default").expect("it is silent").contains("instance a does not answer"));
+        assert_eq!(silent(&state, "b/default").or_else(|| silent(&state, "c")), None);
     }
 
     #[test]
