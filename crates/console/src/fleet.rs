@@ -179,7 +179,8 @@ impl ExplainArguments {
         let decided = fleet.read("/decisions.json")?;
         if fleet.json {
             let about = |decision: &&Value| is_about(decision, node, name);
-            let decisions: Vec<&Value> = decided.as_array().into_iter().flatten().filter(about).collect();
+            let decisions = decided.as_array().into_iter().flatten().filter(about);
+            let decisions: Vec<&Value> = decisions.take(self.decisions.last).collect();
             return Ok(format!(
                 "{}\n",
                 serde_json::json!({ "node": node, "pool": pool, "decisions": decisions })
