@@ -2,14 +2,17 @@
 
 use control::v1::register_response::Standing;
 use control::v1::{
-    Holding, LeaveRequest, RegisterRequest, RegisterResponse, ResizeRequest, ResizeResponse, StatsRequest,
-    StatsResponse,
+    Amount, Holding, LeaveRequest, RegisterRequest, RegisterResponse, ResizeRequest, ResizeResponse,
+    StatsRequest, StatsResponse,
 };
 
 use crate::duty::Duty;
 use crate::instance::{Instance, InstanceError, Look};
 use crate::report::Reports;
 use crate::{MILLI, Nanos};
+
+/// An instance registers its bounds again if one differs by more than one unit in this many.
+const BOUND_PART: u64 = 16;
 
 /// The settings of an agent.
 #[derive(Clone, Debug)]
@@ -33,9 +36,16 @@ pub struct Agent<I> {
     incarnation: u64,
     /// When the registration that is under way was sent.
     asked_at: Nanos,
+    /// The least and the most that the instance can have, as that registration has them.
+    asked_bounds: Bounds,
+    /// The same, as they are now, if they differ from those that are registered.
+    is_outdated: bool,
     /// True if the instance knows that it is led.
     is_led: bool,
 }
+
+/// The least and the most that an instance can have.
+type Bounds = [Vec<Amount>; 2];
 
 /// The next step of an agent's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +67,8 @@ impl<I: Instance> Agent<I> {
             name: String::new(),
             incarnation: 0,
             asked_at: 0,
+            asked_bounds: Bounds::default(),
+            is_outdated: false,
             is_led: false,
         }
     }
@@ -66,11 +78,12 @@ impl<I: Instance> Agent<I> {
         &self.instance
     }
 
-    /// Says whether it is time to register, and tells the instance if its lease is over.
+    /// Says whether it is time to register: there is no lease, or the instance can have more or
+    /// less than was registered. Tells the instance if its lease is over.
     pub fn next(&mut self, now: Nanos) -> Next {
         let left = self.duty.lease_left(now);
         self.note_led(left > 0);
-        if left > 0 { Next::Wait(left) } else { Next::Register }
+        if left > 0 && !self.is_outdated { Next::Wait(left) } else { Next::Register }
     }
 
     /// Returns whether there was a lease when that was looked at last.
@@ -98,6 +111,7 @@ impl<I: Instance> Agent<I> {
         self.note_incarnation(look.instance.incarnation);
         self.name.clone_from(&look.instance.name);
         self.asked_at = now;
+        self.asked_bounds = [look.least.clone(), look.most.clone()];
         Ok(RegisterRequest {
             revision: control::REVISION,
             instance: Some(look.instance.clone()),
@@ -118,6 +132,7 @@ impl<I: Instance> Agent<I> {
         if is_accepted {
             self.duty.renew(self.asked_at + Nanos::from(response.lease_millis) * MILLI);
             self.note_led(true);
+            self.is_outdated = false;
         }
         is_accepted
     }
@@ -143,6 +158,7 @@ impl<I: Instance> Agent<I> {
             } else {
                 self.duty.renew(now + Nanos::from(request.lease_millis) * MILLI);
                 self.note_led(self.duty.lease_left(now) > 0);
+                self.is_outdated = differ(&self.asked_bounds, &[&look.least, &look.most]);
                 response.accepted = true;
                 response.holding = Some(self.holding(&look));
                 self.reports.write(&look.pools, request.known, &mut response);
@@ -199,11 +215,23 @@ impl<I: Instance> Agent<I> {
     }
 }
 
+/// Returns whether bounds differ by more than is worth a registration: those of some instances
+/// change a little with each report.
+fn differ(before: &Bounds, now: &[&Vec<Amount>; 2]) -> bool {
+    let differs = |before: &Amount, now: &Amount| {
+        before.resource != now.resource
+            || before.units.abs_diff(now.units) > before.units.max(now.units) / BOUND_PART
+    };
+    before.iter().zip(now).any(|(before, now)| {
+        before.len() != now.len() || before.iter().zip(now.iter()).any(|(before, now)| differs(before, now))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use control::amounts;
-    use control::v1::{Amount, Instance as Named, Leader, PoolGrant};
+    use control::v1::{Instance as Named, Leader, PoolGrant};
 
     const LEADER: Leader = Leader { term: 1, id: 9 };
     const LEASE: Nanos = 1_000 * MILLI;
@@ -213,6 +241,7 @@ mod tests {
     struct Model {
         incarnation: u64,
         limit: u64,
+        least: u64,
         resizes: u32,
         led: Vec<bool>,
     }
@@ -220,7 +249,8 @@ mod tests {
     impl Instance for Model {
         fn look(&mut self) -> Result<Look, InstanceError> {
             let instance = Named { incarnation: self.incarnation, ..Named::default() };
-            Ok(Look { instance, limits: amounts::of_memory(self.limit), ..Look::default() })
+            let (limits, least) = (amounts::of_memory(self.limit), amounts::of_memory(self.least));
+            Ok(Look { instance, limits, least, ..Look::default() })
         }
 
         fn resize(&mut self, limits: &[Amount], _: &[PoolGrant]) -> Result<(), InstanceError> {
@@ -294,5 +324,35 @@ mod tests {
         assert!(!answer.accepted && answer.session == 5);
         assert!(!agent.stats(&StatsRequest { session: 6, ..stats(LEASE) }, 1).unwrap().accepted);
         assert_eq!(agent.instance().limit, 10);
+    }
+
+    #[test]
+    fn other_bounds_are_registered_again_during_the_lease() {
+        let mut agent = agent();
+        agent.instance.least = 1_600;
+        let answer = RegisterResponse {
+            standing: Standing::Accepted.into(),
+            leader: Some(LEADER),
+            lease_millis: 1_000,
+            ..RegisterResponse::default()
+        };
+        let register = |agent: &mut Agent<Model>, now| {
+            let least = amounts::memory(&agent.registration(now).unwrap().least);
+            assert!(agent.registered(&answer));
+            least
+        };
+        assert_eq!(register(&mut agent, 0), 1_600);
+        agent.stats(&stats(LEASE), 1).unwrap();
+        assert_eq!(agent.next(1), Next::Wait(LEASE));
+        agent.instance.least = 1_650;
+        agent.stats(&stats(LEASE), 2).unwrap();
+        assert_eq!(agent.next(2), Next::Wait(LEASE), "about the same");
+        agent.instance.least = 800;
+        agent.stats(&stats(LEASE), 3).unwrap();
+        assert_eq!((agent.next(3), agent.is_led()), (Next::Register, true), "the lease runs");
+        assert_eq!(register(&mut agent, 3), 800);
+        agent.stats(&stats(LEASE), 4).unwrap();
+        assert_eq!(agent.next(4), Next::Wait(LEASE));
+        assert_eq!(agent.instance().led, [true]);
     }
 }

@@ -146,6 +146,8 @@ impl Embedded {
             curve: pool
                 .curve
                 .map(|learnt| v1::Curve { samples: pool.curve_samples, ..report::curve(&learnt, 1.0) }),
+            // For this report.
+            counted_at_millis: 0,
         }
     }
 }

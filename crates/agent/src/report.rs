@@ -9,13 +9,10 @@ use curve::{MissRatioCurve, Point, Unit};
 /// A curve is told again if a miss ratio differs by more than this.
 const LIKE: f64 = 0.005;
 
-/// The points of a curve in a message, at most.
-const POINTS: usize = 128;
-
 /// A curve as a message: sizes are multiplied by `scale`.
 pub(crate) fn curve(curve: &MissRatioCurve, scale: f64) -> Curve {
     let scale = if scale.is_finite() && scale > 0.0 { scale } else { 1.0 };
-    let scaled = curve.scaled(Unit::Bytes, scale).thinned(POINTS);
+    let scaled = curve.scaled(Unit::Bytes, scale).thinned(control::MOST_CURVE_POINTS);
     let points = scaled.points().iter().map(|point| (point.size, point.miss_ratio));
     let mut message = messages::write(points);
     if let Some(known) = curve.confidence() {

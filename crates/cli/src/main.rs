@@ -65,7 +65,7 @@ enum Command {
     /// Servers register here if their configuration names this orchestrator
     /// (`fleet.orchestrators`). It learns their miss-ratio curves, and moves memory to where it
     /// saves most misses. If it ends, servers go on with what they have.
-    Orchestrate(orchestrator::command::OrchestrateArguments),
+    Orchestrate(Box<orchestrator::command::OrchestrateArguments>),
     /// Show what an orchestrator knows, and what it has decided.
     #[command(subcommand)]
     Fleet(fleet::FleetCommand),

@@ -1,6 +1,14 @@
-//! `millpond orchestrate`: the orchestrator until a signal ends it.
+//! `millpond orchestrate`: the orchestrator until a signal ends it, and the agent through which the
+//! orchestrator of a fleet leads that of a node.
 
+use agent::service::{Service as Agent, ServiceConfig as AgentConfig};
+use agent::{Instance, InstanceError, Look};
+use base::Clock;
 use console::text::say;
+use control::access::{Access, causes};
+use control::amounts;
+use control::v1::{self, Amount, PoolGrant, Resource};
+use orchestrator::Whole;
 use orchestrator::command::OrchestrateArguments;
 
 use crate::signals::Stop;
@@ -17,6 +25,7 @@ pub(crate) fn run(arguments: &OrchestrateArguments) -> Result<(), String> {
     if let Some(admin) = service.admin_address() {
         say(&format!("http://{admin}/ shows what it does, and so does `millpond fleet status`.\n"));
     }
+    let above = service.whole().map(|whole| lead(arguments, whole)).transpose()?;
     while !stop.wait(1) {
         if !service.is_up() {
             return Err(
@@ -24,8 +33,65 @@ pub(crate) fn run(arguments: &OrchestrateArguments) -> Result<(), String> {
             );
         }
     }
+    if let Some(above) = above {
+        above.stop();
+    }
     service.stop();
     Ok(())
+}
+
+/// Has the orchestrators of a fleet set the memory of this one's node.
+fn lead(arguments: &OrchestrateArguments, whole: Whole) -> Result<Agent, String> {
+    let name = arguments.led_node().unwrap_or_default();
+    let instance = v1::Instance {
+        name,
+        node: arguments.above_node.clone(),
+        incarnation: whole.id(),
+        kind: "orchestrator".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        // Its instances go on without it.
+        outlives_agent: true,
+        ..v1::Instance::default()
+    };
+    let config = AgentConfig {
+        listen: arguments.above_listen,
+        advertise: arguments.above_advertise.clone(),
+        orchestrators: arguments.above.clone(),
+    };
+    let access = Access::read(&arguments.access.files()).map_err(|error| causes(&error))?;
+    let agent = Agent::start(config, access, Node { whole, instance }, Clock::System);
+    let agent = agent.map_err(|error| causes(&error))?;
+    say(&format!("The orchestrators at {} set its memory.\n", arguments.above.join(", ")));
+    Ok(agent)
+}
+
+/// The instances of this orchestrator's node, as one.
+struct Node {
+    whole: Whole,
+    instance: v1::Instance,
+}
+
+impl Instance for Node {
+    fn look(&mut self) -> Result<Look, InstanceError> {
+        let look = self.whole.look().map_err(|error| InstanceError::new(error.to_string()))?;
+        Ok(Look {
+            instance: self.instance.clone(),
+            limits: amounts::of_memory(look.limit_bytes),
+            used: amounts::of_memory(look.used_bytes),
+            least: amounts::of_memory(look.least_bytes),
+            most: amounts::of_memory(look.most_bytes),
+            pools: look.pools,
+        })
+    }
+
+    /// The pools' grants are left to the node's own decisions, and only said again.
+    fn resize(&mut self, limits: &[Amount], grants: &[PoolGrant]) -> Result<(), InstanceError> {
+        // A node without servers may have none.
+        let bytes = amounts::named(limits, Resource::Memory);
+        let bytes = bytes.ok_or_else(|| InstanceError::new("the request names no memory for this node"))?;
+        let set = self.whole.set_memory(bytes, grants);
+        set.map_err(|error| InstanceError::new(error.to_string()))
+    }
 }
 
 /// Logs to standard error.

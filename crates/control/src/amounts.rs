@@ -2,9 +2,14 @@
 
 use crate::v1::{Amount, Resource};
 
+/// The units of `resource`, if that is named.
+pub fn named(amounts: &[Amount], resource: Resource) -> Option<u64> {
+    amounts.iter().find(|amount| amount.resource == resource as i32).map(|amount| amount.units)
+}
+
 /// The units of `resource`.
 pub fn units(amounts: &[Amount], resource: Resource) -> u64 {
-    amounts.iter().find(|amount| amount.resource == resource as i32).map_or(0, |amount| amount.units)
+    named(amounts, resource).unwrap_or(0)
 }
 
 /// The bytes of memory.
@@ -25,6 +30,8 @@ mod tests {
     fn what_is_not_named_is_nothing() {
         assert_eq!(memory(&of_memory(7)), 7);
         assert_eq!(units(&of_memory(7), Resource::Network), 0);
+        assert_eq!(named(&of_memory(0), Resource::Memory), Some(0));
+        assert_eq!(named(&[], Resource::Memory), None);
         assert_eq!(memory(&[]), 0);
         // A resource of a later revision.
         assert_eq!(memory(&[Amount { resource: 99, units: 5 }]), 0);

@@ -26,3 +26,14 @@ pub mod v1 {
 
 /// The revision of the format that this program speaks.
 pub const REVISION: u32 = 1;
+
+/// The most pools of an instance that are led. Reports of further ones are ignored.
+pub const MOST_POOLS: usize = 4_096;
+
+/// The most points of a curve in a report.
+pub const MOST_CURVE_POINTS: usize = 128;
+
+/// The longest answer of an agent that an orchestrator reads, in bytes. The whole report of an
+/// instance with [`MOST_POOLS`] pools, each with a name of 512 bytes and a curve of
+/// [`MOST_CURVE_POINTS`] points, takes 10 MB at most.
+pub const LONGEST_ANSWER: usize = 16 << 20;

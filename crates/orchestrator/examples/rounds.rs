@@ -177,6 +177,7 @@ fn main() -> Result<()> {
         state: None,
         etcd: None,
         history: 10,
+        led_node: None,
     };
     let orchestrator = Service::start(config, Access::default(), Clock::default())?;
     let admin = orchestrator.admin_address().context("it has an address")?.to_string();

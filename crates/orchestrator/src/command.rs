@@ -106,6 +106,27 @@ pub struct OrchestrateArguments {
     /// orchestrators tell them [default: --listen]
     #[arg(long, value_name = "HOST:PORT", requires = "etcd")]
     pub advertise: Option<String>,
+    /// The orchestrators of the fleet, one of which leads, with commas between them: they set the
+    /// memory of the node that --node names, whose SIZE is the most that it can have. No limit is
+    /// raised until they have set it once. Needs --state, which keeps what they have set
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        env = "MILLPOND_FLEET_ABOVE",
+        value_delimiter = ',', value_parser = base::address::host_and_port,
+        requires_all = ["state", "node"],
+        conflicts_with_all = ["etcd", "memory"]
+    )]
+    pub above: Vec<String>,
+    /// With --above: the name of the fleet's node, whose memory its orchestrators divide
+    #[arg(long, value_name = "NAME", default_value = "fleet", requires = "above")]
+    pub above_node: String,
+    /// With --above: the address at which the fleet's orchestrators call this one
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0", requires = "above")]
+    pub above_listen: SocketAddr,
+    /// With --above: that address as the fleet's orchestrators reach it [default: --above-listen]
+    #[arg(long, value_name = "HOST:PORT", requires = "above")]
+    pub above_advertise: Option<String>,
     /// Decisions that are kept to be shown
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub history: usize,
@@ -182,6 +203,12 @@ impl OrchestrateArguments {
         Ok(Budget { each: self.memory.map(ByteSize::as_u64), nodes, spare: self.spare.as_u64() })
     }
 
+    /// The node whose memory the orchestrators of a fleet set.
+    pub fn led_node(&self) -> Option<String> {
+        let node = self.node.first().map(|(name, _)| name.clone());
+        node.filter(|_| !self.above.is_empty())
+    }
+
     /// Starts the orchestrator.
     ///
     /// # Errors
@@ -191,6 +218,18 @@ impl OrchestrateArguments {
             return Err(format!(
                 "--lease: {:?} is less than three periods of {:?}: one lost answer would end it",
                 self.lease, self.period
+            ));
+        }
+        if !self.above.is_empty() && self.node.len() != 1 {
+            return Err("--above: give --node once, as the fleet's orchestrators set the memory of one node"
+                .to_owned());
+        }
+        let beyond = |above: &&String| base::address::is_out_of_reach(above, self.above_listen);
+        if let Some(above) = self.above.iter().find(beyond).filter(|_| self.above_advertise.is_none()) {
+            return Err(format!(
+                "--above-listen: orchestrator {above} is on another machine, which does not reach {}: name an \
+                 address of this one that it reaches, as in 10.0.0.8:11230",
+                self.above_listen
             ));
         }
         let share = |percent: u32| f64::from(percent) / 100.0;
@@ -217,6 +256,7 @@ impl OrchestrateArguments {
             state: self.state.clone(),
             etcd: self.etcd()?,
             history: self.history,
+            led_node: self.led_node(),
         };
         let access = Access::read(&self.access.files()).map_err(|error| causes(&error))?;
         Service::start(config, access, Clock::System).map_err(|error| causes(&error))
@@ -260,6 +300,15 @@ mod tests {
         assert!(parse(&["--memory", "1GiB", "--etcd-prefix", "/m"]).unwrap_err().contains("--etcd"));
         let both = ["--memory", "1GiB", "--etcd", "http://a:1", "--state", "file"];
         assert!(parse(&both).unwrap_err().contains("--state"));
+        let led = ["--node", "a=1GiB", "--above", "b:1"];
+        assert!(parse(&led).unwrap_err().contains("--state"));
+        let led = ["--above", "b:1", "--state", "/nowhere/state"];
+        let both = [&["--memory", "1GiB", "--node", "a=1GiB"][..], &led].concat();
+        assert!(parse(&both).unwrap_err().contains("--memory"));
+        let two = [&["--node", "a=1GiB", "--node", "b=1GiB"][..], &led].concat();
+        assert!(parse(&two).unwrap().start().map(|_| ()).unwrap_err().contains("--node once"));
+        let far = [&["--node", "a=1GiB", "--above", "10.0.0.1:1"][..], &led[2..]].concat();
+        assert!(parse(&far).unwrap().start().map(|_| ()).unwrap_err().contains("--above-listen: "));
         assert!(start(&["--etcd", "a:2379"]).contains("http://"));
         assert!(start(&["--etcd", "http://a:1,https://b:1"]).contains("--etcd-ca"));
         assert!(start(&["--etcd", "http://a:1", "--etcd-lease", "1s"]).contains("2 or more"));

@@ -213,11 +213,9 @@ impl PoolState {
 }
 
 impl Member {
-    /// The limit that its pools' grants add up to, with what it uses beside them.
+    /// The limit that its pools' grants add up to, with what it uses beside them: that alone if it
+    /// has no pools, such as a node without servers.
     fn note_target(&mut self) {
-        if self.pools.is_empty() {
-            return;
-        }
         let grants: u64 = self.pools.values().filter_map(|pool| pool.granted).fold(0, u64::saturating_add);
         let target = (grants / (GROWTH_PART - 1)).saturating_mul(GROWTH_PART).saturating_add(self.overhead());
         self.target = Some(target.clamp(self.least, self.most.max(self.least)));

@@ -16,6 +16,30 @@ const CHUNK_PART: u64 = 64;
 const FILLED_PART: u64 = 8;
 
 impl Fleet {
+    /// The memory that the instances of a node may have together.
+    pub(crate) fn memory(&self, node: &str) -> u64 {
+        let all = match self.led.as_ref().filter(|led| led.node == node) {
+            None => self.config.budget.of(node).unwrap_or(0),
+            Some(led) => match led.in_force() {
+                // None was set: with what they have, nothing is raised, nor lowered to fit.
+                None => return self.held(node),
+                Some(bytes) => bytes,
+            },
+        };
+        all.saturating_sub(self.spare())
+    }
+
+    /// The memory of each node that no instance gets.
+    pub(crate) fn spare(&self) -> u64 {
+        self.config.budget.spare
+    }
+
+    /// Returns whether limits on a node may be raised.
+    pub(crate) fn may_raise(&self, node: &str, now: Nanos) -> bool {
+        let is_unset = self.led.as_ref().is_some_and(|led| led.node == node && led.in_force().is_none());
+        now >= self.raises_from && !is_unset
+    }
+
     /// Asks again those of a node that have not answered an earlier request, so that it is known
     /// what they have: for nothing beyond what they can have already.
     pub(crate) fn repeat(&mut self, node: &str, now: Nanos) -> Vec<Call> {
@@ -69,12 +93,13 @@ impl Fleet {
         // Those who lack most come first.
         let lacks = |member: &Member, target: u64| target.saturating_sub(member.hold.limit());
         gaps.sort_by(|a, b| lacks(b.1, b.2).cmp(&lacks(a.1, a.2)).then_with(|| a.0.cmp(b.0)));
+        let may_raise = self.may_raise(node, now);
         let mut steps = Vec::new();
         let mut lacking = 0;
         for &(key, member, target) in &gaps {
             let limit = member.hold.limit();
             let wanted = target.saturating_sub(limit);
-            if wanted == 0 || now < self.raises_from {
+            if wanted == 0 || !may_raise {
                 continue;
             }
             let given = wanted.min(free);

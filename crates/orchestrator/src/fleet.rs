@@ -15,6 +15,7 @@ use control::v1::{
 use crate::decide::{self, Decided};
 use crate::exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request, Superseded};
 use crate::hold::Hold;
+use crate::led::Led;
 use crate::member::{Member, none_is_any};
 use crate::members::Members;
 use crate::{MILLI, Nanos};
@@ -39,7 +40,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    fn of(&self, node: &str) -> Option<u64> {
+    pub(crate) fn of(&self, node: &str) -> Option<u64> {
         self.nodes.get(node).copied().or(self.each)
     }
 }
@@ -71,7 +72,7 @@ pub enum FleetError {
 
 /// All instances of an orchestrator.
 pub struct Fleet {
-    config: FleetConfig,
+    pub(crate) config: FleetConfig,
     entry: &'static registry::Entry,
     /// By node.
     policies: BTreeMap<String, Guarded<Registered>>,
@@ -81,6 +82,8 @@ pub struct Fleet {
     /// Limits are raised from then on: those who had a lease of an earlier orchestrator have come
     /// by then.
     pub(crate) raises_from: Nanos,
+    /// The node whose memory the orchestrator of a fleet sets, if there is one.
+    pub(crate) led: Option<Led>,
     superseded: Option<Superseded>,
     unsaved: Vec<(Key, Option<Record>)>,
     #[cfg(test)]
@@ -143,6 +146,7 @@ impl Fleet {
             sequence: 0,
             members: members.collect(),
             raises_from: now + lease,
+            led: None,
             superseded: None,
             unsaved: Vec::new(),
             config,
@@ -496,11 +500,6 @@ impl Fleet {
 
     fn lease_millis(&self) -> u32 {
         u32::try_from(self.config.lease / MILLI).unwrap_or(u32::MAX)
-    }
-
-    /// The memory that the instances of a node may have together.
-    pub(crate) fn memory(&self, node: &str) -> u64 {
-        self.config.budget.of(node).unwrap_or(0).saturating_sub(self.config.budget.spare)
     }
 
     fn note_leader(&mut self, leader: Option<Leader>, lease_left_millis: u32, now: Nanos) {

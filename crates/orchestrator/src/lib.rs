@@ -33,6 +33,7 @@ mod history;
 mod hold;
 mod journal;
 mod keeper;
+mod led;
 mod member;
 mod members;
 mod metrics;
@@ -43,6 +44,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod told;
+mod whole;
 
 pub use ask::{Learnt, PoolCurve, PoolName, Unanswered, WhatIf};
 pub use decide::{Decided, DecidedPool, Move};
@@ -51,6 +53,7 @@ pub use exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, R
 pub use fleet::{Budget, Fleet, FleetConfig, FleetError};
 pub use store::StoreError;
 pub use told::{Told, Totals};
+pub use whole::{Whole, WholeError, WholeLook};
 
 /// A time or a span of time, in nanoseconds.
 pub type Nanos = u64;

@@ -16,8 +16,6 @@ use crate::hold::Hold;
 const LEAST_SAMPLES: f64 = 100.0;
 /// Reads in a round below which no miss ratio is told.
 const LEAST_READS: u64 = 100;
-/// Further pools of an instance are not led.
-const MOST_POOLS: usize = 4_096;
 /// Amounts and rates above these are taken for these.
 const MOST_BYTES: u64 = 1 << 50;
 const MOST_RATE: f64 = 1e12;
@@ -73,8 +71,9 @@ pub(crate) struct PoolState {
     pub(crate) error: f64,
     /// When the curve was told.
     pub(crate) curve_at: Nanos,
-    /// Reads and misses at the last report but one.
+    /// Reads and misses at the last report but one, and when the reporter read these.
     before: (u64, u64),
+    counted_at_millis: u64,
     pub(crate) reads_per_sec: f64,
     /// Misses per second, smoothed.
     pub(crate) misses_per_sec: f64,
@@ -139,7 +138,22 @@ impl PoolState {
         pool
     }
 
+    /// Takes the counters of a report, which comes this long after the last one.
     fn note(&mut self, secs: f64) {
+        let secs = match self.report.counted_at_millis {
+            0 => secs,
+            // Read at other moments than reported: by a reporter that speaks for others.
+            at => {
+                let before = std::mem::replace(&mut self.counted_at_millis, at);
+                if before == at {
+                    // Not read since then: that says nothing about requests.
+                    return;
+                }
+                // The first ones are compared with none.
+                let is_later = before > 0 && before < at;
+                if is_later { (at - before) as f64 / 1e3 } else { 0.0 }
+            }
+        };
         let reads = self.report.reads.saturating_sub(self.before.0);
         let misses = self.report.misses.saturating_sub(self.before.1).min(reads);
         self.before = (self.report.reads, self.report.misses);
@@ -203,9 +217,13 @@ impl Member {
         Call { key: key.clone(), address: self.address.clone(), made_at, request }
     }
 
+    /// Another agent speaks for the instance from now on. It may number pools in another way, so
+    /// nothing that is known of a number holds any more.
     pub(crate) fn begin_session(&mut self, session: u64, holding: &Holding) {
         self.hold.begin_session(holding);
         (self.session, self.known, self.reported_at) = (session, 0, None);
+        self.pools.clear();
+        self.told_grants.clear();
     }
 
     /// Of instances with several pools, what each of them is granted.
@@ -266,7 +284,7 @@ impl Member {
             self.pools.remove(gone);
         }
         for pool in &response.pools {
-            if self.pools.len() < MOST_POOLS || self.pools.contains_key(&pool.id) {
+            if self.pools.len() < control::MOST_POOLS || self.pools.contains_key(&pool.id) {
                 self.report_pool(pool, now);
             }
         }
@@ -295,6 +313,7 @@ impl Member {
                 error: 0.0,
                 curve_at: now,
                 before: (told.reads, told.misses),
+                counted_at_millis: 0,
                 reads_per_sec: 0.0,
                 misses_per_sec: 0.0,
                 missed: None,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use control::v1::orchestrator_server::{Orchestrator as Serve, OrchestratorServer
 use control::v1::register_response::Standing;
 use control::v1::{LeaveRequest, LeaveResponse, RegisterRequest, RegisterResponse};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
@@ -27,8 +27,10 @@ use crate::etcd::reign::Election;
 use crate::fleet::{Fleet, FleetConfig, FleetError};
 use crate::history::History;
 use crate::keeper::Keeper;
+use crate::led::Led;
 use crate::shared::{LONGEST_CALL, LONGEST_SAVE, Shared};
 use crate::store::{Store, StoreError};
+use crate::whole::Whole;
 use crate::{Nanos, admin};
 
 /// The longest that the tasks take to end: the last one gives the leadership back.
@@ -52,6 +54,9 @@ pub struct ServiceConfig {
     pub etcd: Option<EtcdConfig>,
     /// Decisions that are kept to be shown.
     pub history: usize,
+    /// The node whose memory the orchestrator of a fleet sets ([`Service::whole`]), up to what the
+    /// budget has for it. Needs a state, which keeps the amount. `None`: the budget holds.
+    pub led_node: Option<String>,
 }
 
 /// The reason why an orchestrator cannot be started.
@@ -77,6 +82,9 @@ pub enum ServiceError {
     /// The settings of etcd are wrong.
     #[error("{0}")]
     Etcd(String),
+    /// The memory that the orchestrator of a fleet sets would be forgotten with the process.
+    #[error("a node that a fleet's orchestrator leads needs --state, which keeps the memory that it has")]
+    Led,
     /// Certificates are refused.
     #[error("the certificates of the orchestrator are refused")]
     Tls(#[source] tonic::transport::Error),
@@ -86,12 +94,18 @@ pub enum ServiceError {
 }
 
 /// An orchestrator that runs until it is stopped.
-#[derive(Debug)]
 pub struct Service {
     address: SocketAddr,
     admin: Option<SocketAddr>,
+    shared: Arc<Shared>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 impl Service {
@@ -101,8 +115,11 @@ impl Service {
     /// If an address cannot be listened on or would be open to everybody, or the state cannot be
     /// read.
     pub fn start(config: ServiceConfig, access: Access, clock: Clock) -> Result<Self, ServiceError> {
-        let ServiceConfig { listen, admin, period, fleet, state, etcd, history } = config;
+        let ServiceConfig { listen, admin, period, fleet, state, etcd, history, led_node } = config;
         access.check(listen)?;
+        if led_node.is_some() && (state.is_none() || etcd.is_some()) {
+            return Err(ServiceError::Led);
+        }
         if let Some(admin) = admin {
             access.check_token(admin)?;
         }
@@ -121,7 +138,7 @@ impl Service {
         };
         let (fleet, store) = match elected {
             Some(_) => (Fleet::follower(&fleet)?, None),
-            None => alone(fleet, state.as_deref(), clock.monotonic_nanos())?,
+            None => alone(fleet, state.as_deref(), led_node.as_deref(), clock.monotonic_nanos())?,
         };
         let shared = Arc::new(Shared {
             fleet: Mutex::new(fleet),
@@ -138,6 +155,8 @@ impl Service {
             deadline: (period * 3 / 4).min(LONGEST_CALL),
             failures: Mutex::default(),
             compute_nanos: AtomicU64::default(),
+            memory_set: Notify::new(),
+            memory_saved: Condvar::new(),
         });
         let (stop, stopped) = watch::channel(false);
         let mut server = Server::builder().timeout(LONGEST_CALL);
@@ -153,12 +172,12 @@ impl Service {
         let served = router.serve_with_incoming_shutdown(incoming, async move {
             let _ = until.wait_for(|stopped| *stopped).await;
         });
-        let tasks = Tasks { shared, admin, elected, period, history, stopped };
+        let tasks = Tasks { shared: Arc::clone(&shared), admin, elected, period, history, stopped };
         let thread = base::thread::spawn("orchestrator", move || {
             runtime.block_on(tasks.run(served));
         });
         let thread = Some(thread.map_err(ServiceError::Thread)?);
-        Ok(Self { address, admin: admin_address, stop, thread })
+        Ok(Self { address, admin: admin_address, shared, stop, thread })
     }
 
     /// The address at which agents register.
@@ -169,6 +188,17 @@ impl Service {
     /// The address of the page and the figures.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin
+    }
+
+    /// The instances of the node that another orchestrator leads as one.
+    pub fn whole(&self) -> Option<Whole> {
+        let is_led = self.shared.fleet().led.is_some();
+        is_led.then(|| Whole::of(Arc::clone(&self.shared)))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Returns whether it runs: false if it has ended by an error of its own.
@@ -222,8 +252,13 @@ impl Tasks {
             tasks.spawn(election.run(Arc::clone(&shared), stopped.clone()));
         }
         let keeping = tokio::spawn(Arc::clone(&shared).keep_alone());
+        let is_led = shared.fleet().led.is_some();
+        let keeping_memory = is_led.then(|| tokio::spawn(Arc::clone(&shared).keep_memory()));
         shared.rounds(period, history, stopped).await;
         keeping.abort();
+        if let Some(task) = keeping_memory {
+            task.abort();
+        }
         let ended = async { while tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(LONGEST_END, ended).await;
     }
@@ -258,13 +293,18 @@ fn from_std(socket: std::net::TcpListener, address: SocketAddr) -> Result<TcpLis
 fn alone(
     mut config: FleetConfig,
     state: Option<&Path>,
+    led_node: Option<&str>,
     now: Nanos,
 ) -> Result<(Fleet, Option<Arc<Store>>), ServiceError> {
     let Some(path) = state else { return Ok((Fleet::new(config, 1, [], now)?, None)) };
     let store = Store::open(path)?;
     let (id, term) = store.begin_term(0)?;
     config.id = id;
-    Ok((Fleet::new(config, term, store.records()?, now)?, Some(Arc::new(store))))
+    let most = led_node.and_then(|node| config.budget.of(node)).unwrap_or(0);
+    let memory = store.led_memory(led_node, most)?;
+    let mut fleet = Fleet::new(config, term, store.records()?, now)?;
+    fleet.led = led_node.map(|node| Led::new(node.to_owned(), most, memory, fleet.raises_from));
+    Ok((fleet, Some(Arc::new(store))))
 }
 
 /// One of several orchestrators, with the way to have it begin a later term.

@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::Clock;
 use control::access::{Access, causes};
 use control::v1::agent_client::AgentClient;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tonic::Status;
 use tonic::transport::Channel;
@@ -54,6 +54,10 @@ pub(crate) struct Shared {
     pub(crate) failures: Mutex<Failures>,
     /// The processor time of rounds, without that of messages.
     pub(crate) compute_nanos: AtomicU64,
+    /// Says that the memory of a node was set that is led, and is to be saved.
+    pub(crate) memory_set: Notify,
+    /// Says, with [`Self::fleet`], that an attempt to save it has ended.
+    pub(crate) memory_saved: Condvar,
 }
 
 /// The orchestrator that leads, as etcd said last.
@@ -331,7 +335,8 @@ impl Shared {
 
     async fn ask(&self, call: &Call) -> Result<Answer, Status> {
         let channel = self.channel(&call.address).map_err(Status::unavailable)?;
-        let mut client = AgentClient::with_interceptor(channel, self.access.shown());
+        let client = AgentClient::with_interceptor(channel, self.access.shown());
+        let mut client = client.max_decoding_message_size(control::LONGEST_ANSWER);
         match &call.request {
             Request::Stats(request) => Ok(Answer::Stats(client.stats(*request).await?.into_inner())),
             Request::Resize(request) => {
@@ -364,7 +369,7 @@ impl Shared {
 ///
 /// # Errors
 /// In words.
-async fn apart<T: Send + 'static>(
+pub(crate) async fn apart<T: Send + 'static>(
     act: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, String> {
     match tokio::task::spawn_blocking(act).await {

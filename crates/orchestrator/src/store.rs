@@ -14,6 +14,9 @@ const INSTANCES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("insta
 /// By number, as JSON.
 const DECISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("decisions");
 
+/// The key of the memory of a node in [`FIGURES`], before the node's name.
+const MEMORY_OF: &str = "memory/";
+
 /// Decisions of one transaction, for which records wait: a megabyte or two at most.
 const MOST_AT_ONCE: usize = 16;
 
@@ -32,6 +35,29 @@ pub(crate) struct Store {
     path: PathBuf,
     /// `None` after an error: redb wants the file to be opened anew.
     database: Mutex<Option<Database>>,
+    #[cfg(test)]
+    pub(crate) planted: Planted,
+}
+
+/// Faults of the disk that tests plant.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(crate) struct Planted {
+    pub(crate) is_full: std::sync::atomic::AtomicBool,
+    /// Held by a test: saving takes as long.
+    pub(crate) hang: Mutex<()>,
+}
+
+#[cfg(test)]
+impl Planted {
+    fn save_memory(&self, path: &Path) -> Result<(), StoreError> {
+        drop(self.hang.lock().unwrap_or_else(PoisonError::into_inner));
+        if self.is_full.load(std::sync::atomic::Ordering::Relaxed) {
+            let source = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            return Err(StoreError { path: path.to_owned(), source: Box::new(redb::Error::Io(source)) });
+        }
+        Ok(())
+    }
 }
 
 impl Store {
@@ -50,7 +76,12 @@ impl Store {
         });
         let path = path.to_owned();
         match opened {
-            Ok(database) => Ok(Self { path, database: Mutex::new(Some(database)) }),
+            Ok(database) => Ok(Self {
+                path,
+                database: Mutex::new(Some(database)),
+                #[cfg(test)]
+                planted: Planted::default(),
+            }),
             Err(source) => Err(StoreError { path, source: Box::new(source) }),
         }
     }
@@ -74,6 +105,50 @@ impl Store {
             };
             write.commit()?;
             Ok((id, term))
+        })
+    }
+
+    /// The memory that the orchestrator of a fleet has set for `node`, at most `most`. Forgets
+    /// that of other nodes; with `None` for `node`, as no fleet leads this orchestrator any more,
+    /// of all.
+    ///
+    /// # Errors
+    /// If it cannot be read, or not be saved that it is forgotten.
+    pub(crate) fn led_memory(&self, node: Option<&str>, most: u64) -> Result<Option<u64>, StoreError> {
+        let kept = node.map(memory_key);
+        self.attempt(|database| {
+            let write = database.begin_write()?;
+            let memory = {
+                let mut figures = write.open_table(FIGURES)?;
+                figures.retain(|key, _| !key.starts_with(MEMORY_OF) || kept.as_deref() == Some(key))?;
+                let saved = match &kept {
+                    Some(key) => figures.get(key.as_str())?.map(|memory| memory.value().min(most)),
+                    None => None,
+                };
+                // The node says that it has no more, so a restart is not to find more either.
+                if let Some((key, memory)) = kept.as_deref().zip(saved) {
+                    figures.insert(key, memory)?;
+                }
+                saved
+            };
+            write.commit()?;
+            Ok(memory)
+        })
+    }
+
+    /// Saves the memory that the orchestrator of a fleet has set for `node`. When this returns, the
+    /// amount has reached the disk.
+    ///
+    /// # Errors
+    /// If the disk fails. The amount may be saved all the same.
+    pub(crate) fn save_memory(&self, node: &str, bytes: u64) -> Result<(), StoreError> {
+        #[cfg(test)]
+        self.planted.save_memory(&self.path)?;
+        self.attempt(|database| {
+            let write = database.begin_write()?;
+            write.open_table(FIGURES)?.insert(memory_key(node).as_str(), bytes)?;
+            write.commit()?;
+            Ok(())
         })
     }
 
@@ -184,6 +259,10 @@ impl Store {
         });
         done.map_err(|source| StoreError { path: self.path.clone(), source: Box::new(source) })
     }
+}
+
+fn memory_key(node: &str) -> String {
+    format!("{MEMORY_OF}{node}")
 }
 
 fn key_bytes(key: &Key) -> Vec<u8> {

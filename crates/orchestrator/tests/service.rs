@@ -11,7 +11,7 @@ use control::access::{Access, Files};
 use control::amounts;
 use control::v1::{self, Amount, PoolGrant, PoolReport};
 use millpond_orchestrator::service::{Service, ServiceConfig};
-use millpond_orchestrator::{Budget, FleetConfig};
+use millpond_orchestrator::{Budget, FleetConfig, Whole};
 
 const MIB: u64 = 1 << 20;
 const PERIOD: Duration = Duration::from_millis(50);
@@ -21,6 +21,7 @@ const LEASE: Duration = Duration::from_millis(600);
 #[derive(Clone)]
 struct Cache {
     name: &'static str,
+    node: &'static str,
     appetite: u64,
     limit: Arc<Mutex<u64>>,
     reads: u64,
@@ -32,6 +33,7 @@ impl Cache {
     fn new(name: &'static str, appetite: u64) -> Self {
         Self {
             name,
+            node: "here",
             appetite: appetite * MIB,
             limit: Arc::new(Mutex::new(4 * MIB)),
             reads: 0,
@@ -62,7 +64,7 @@ impl Instance for Cache {
         };
         let instance = v1::Instance {
             name: self.name.to_owned(),
-            node: "here".to_owned(),
+            node: self.node.to_owned(),
             incarnation: 1,
             kind: "model".to_owned(),
             ..v1::Instance::default()
@@ -84,32 +86,62 @@ impl Instance for Cache {
 }
 
 fn orchestrator(listen: &str, state: Option<&Path>, access: &Access) -> Service {
+    let budget = Budget { each: Some(64 * MIB), spare: 4 * MIB, ..Budget::default() };
+    start(listen, budget, state, access, None)
+}
+
+/// One with this memory in MiB of a node, whose memory a fleet's orchestrator sets if it is `led`.
+fn orchestrator_of(
+    access: &Access,
+    spare: u64,
+    (node, memory): (&str, u64),
+    state: Option<&Path>,
+    led: Option<&str>,
+) -> Service {
+    let nodes = [(node.to_owned(), memory * MIB)].into();
+    start("127.0.0.1:0", Budget { each: None, nodes, spare: spare * MIB }, state, access, led)
+}
+
+fn start(listen: &str, budget: Budget, state: Option<&Path>, access: &Access, led: Option<&str>) -> Service {
     let config = ServiceConfig {
-        listen: listen.parse().expect("an address"),
-        admin: Some("127.0.0.1:0".parse().expect("an address")),
-        period: PERIOD,
-        fleet: FleetConfig {
-            id: 7,
-            budget: Budget { each: Some(64 * MIB), spare: 4 * MIB, ..Budget::default() },
-            lease: LEASE.as_nanos() as u64,
-            policy: "most-hits".to_owned(),
-            objective: allocate::cost::Objective::Hits,
-            rails: allocate::guard::Rails { least_share: 0.1, step: 0.2, ..Default::default() },
-        },
         state: state.map(Path::to_owned),
-        etcd: None,
-        history: 100,
+        led_node: led.map(str::to_owned),
+        ..config(listen, budget, PERIOD, LEASE)
     };
     Service::start(config, access.clone(), Clock::System).expect("it starts")
 }
 
+fn config(listen: &str, budget: Budget, period: Duration, lease: Duration) -> ServiceConfig {
+    ServiceConfig {
+        listen: listen.parse().expect("an address"),
+        admin: Some("127.0.0.1:0".parse().expect("an address")),
+        period,
+        fleet: FleetConfig {
+            id: 7,
+            budget,
+            lease: lease.as_nanos() as u64,
+            policy: "most-hits".to_owned(),
+            objective: allocate::cost::Objective::Hits,
+            rails: allocate::guard::Rails { least_share: 0.1, step: 0.2, ..Default::default() },
+        },
+        state: None,
+        etcd: None,
+        history: 100,
+        led_node: None,
+    }
+}
+
 fn agent(cache: &Cache, orchestrator: &str, access: &Access) -> Agent {
+    agent_of(cache.clone(), orchestrator, access)
+}
+
+fn agent_of(instance: impl Instance, orchestrator: &str, access: &Access) -> Agent {
     let config = AgentConfig {
         listen: "127.0.0.1:0".parse().expect("an address"),
         advertise: None,
         orchestrators: vec![orchestrator.to_owned()],
     };
-    Agent::start(config, access.clone(), cache.clone(), Clock::System).expect("it starts")
+    Agent::start(config, access.clone(), instance, Clock::System).expect("it starts")
 }
 
 /// Waits until something holds.
@@ -240,6 +272,133 @@ fn decisions_outlast_a_restart() {
     let agents = caches.each_ref().map(|cache| agent(cache, &address, &access));
     until("a decision after those", || numbers(&second)[0] > before[0]);
     agents.into_iter().for_each(Agent::stop);
+}
+
+/// A node's orchestrator as an instance of the fleet's.
+struct Node(Whole, &'static str);
+
+impl Instance for Node {
+    fn look(&mut self) -> Result<Look, InstanceError> {
+        let look = self.0.look().map_err(|error| InstanceError::new(error.to_string()))?;
+        let instance = v1::Instance {
+            name: self.1.to_owned(),
+            node: "fleet".to_owned(),
+            incarnation: self.0.id(),
+            outlives_agent: true,
+            ..v1::Instance::default()
+        };
+        Ok(Look {
+            instance,
+            limits: amounts::of_memory(look.limit_bytes),
+            used: amounts::of_memory(look.used_bytes),
+            least: amounts::of_memory(look.least_bytes),
+            most: amounts::of_memory(look.most_bytes),
+            pools: look.pools,
+        })
+    }
+
+    fn resize(&mut self, limits: &[Amount], grants: &[PoolGrant]) -> Result<(), InstanceError> {
+        let set = self.0.set_memory(amounts::memory(limits), grants);
+        set.map_err(|error| InstanceError::new(error.to_string()))
+    }
+}
+
+/// Two nodes with two caches each; those of the second want much more. Each machine has nearly as
+/// much as the fleet's orchestrator divides.
+#[test]
+fn memory_moves_between_nodes_whose_orchestrators_are_led() {
+    let access = Access::default();
+    let folder = tempfile::tempdir().expect("a folder");
+    let fleet = orchestrator_of(&access, 0, ("fleet", 64), None, None);
+    let above = fleet.address().to_string();
+    let nodes = ["a", "b"];
+    let start_node = |name: &'static str| {
+        let state = folder.path().join(name);
+        let service = orchestrator_of(&access, 2, (name, 56), Some(&state), Some(name));
+        let node = Node(service.whole().expect("it is led"), name);
+        let agent = agent_of(node, &above, &access);
+        (service, agent)
+    };
+    let led = nodes.map(start_node);
+    let caches = [[Cache::new("a1", 6), Cache::new("a2", 6)], [Cache::new("b1", 200), Cache::new("b2", 200)]];
+    let _agents: Vec<Agent> = caches
+        .iter()
+        .zip(&nodes)
+        .zip(&led)
+        .flat_map(|((caches, node), (service, _))| {
+            let address = service.address().to_string();
+            let access = &access;
+            caches.each_ref().map(move |cache| agent(&Cache { node, ..cache.clone() }, &address, access))
+        })
+        .collect();
+    let sum = |caches: &[Cache; 2]| caches.iter().map(Cache::limit).sum::<u64>();
+    let check = || {
+        let all = caches.iter().map(sum).sum::<u64>();
+        assert!(all <= 64 * MIB, "{all} of all nodes");
+        sum(&caches[1])
+    };
+    until("growth beyond half of what there is", || check() > 40 * MIB);
+    // A restart knows what the fleet's orchestrator has set, at once.
+    drop(led);
+    let grown = check();
+    base::thread::sleep(LEASE * 2);
+    assert_eq!(check(), grown, "instances go on");
+    let service = orchestrator_of(&access, 2, ("b", 56), Some(&folder.path().join("b")), Some("b"));
+    let look = service.whole().expect("it is led").look().expect("its memory is known");
+    assert!((grown..=56 * MIB).contains(&look.limit_bytes), "{look:?} of {grown}");
+    assert_eq!(look.used_bytes, look.limit_bytes.min(grown + 2 * MIB), "{look:?}");
+}
+
+/// An instance with as many pools as can be led, and curves as long as agents tell them.
+#[derive(Clone)]
+struct Large(Arc<Vec<PoolReport>>);
+
+impl Large {
+    fn new() -> Self {
+        let curve = |pool: u64| {
+            let points = control::MOST_CURVE_POINTS as u64;
+            let size = |point: u64| (pool << 20) + (point << 36);
+            let curve =
+                control::curve::write((1..=points).map(|point| (size(point), 1.0 / (point + 1) as f64)));
+            v1::Curve { samples: 1e4, ..curve }
+        };
+        let pool = |id: u32| PoolReport {
+            id,
+            name: format!("a pool whose name is as long as those of tenants {id}"),
+            used: amounts::of_memory(1 << 40),
+            weight: 1.0,
+            curve: Some(curve(id.into())),
+            ..PoolReport::default()
+        };
+        Self(Arc::new((1..=control::MOST_POOLS as u32).map(pool).collect()))
+    }
+}
+
+impl Instance for Large {
+    fn look(&mut self) -> Result<Look, InstanceError> {
+        let instance = v1::Instance { name: "large".to_owned(), incarnation: 1, ..v1::Instance::default() };
+        let limits = amounts::of_memory(1 << 50);
+        Ok(Look { instance, limits, pools: self.0.to_vec(), ..Look::default() })
+    }
+
+    fn resize(&mut self, _: &[Amount], _: &[PoolGrant]) -> Result<(), InstanceError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_report_of_as_many_pools_as_can_be_led_is_read() {
+    let all = Large::new();
+    let whole = v1::StatsResponse { pools: all.0.to_vec(), ..v1::StatsResponse::default() };
+    let bytes = prost::Message::encoded_len(&whole);
+    assert!(bytes > 4 << 20 && bytes < control::LONGEST_ANSWER, "{bytes}");
+    let access = Access::default();
+    let budget = Budget { each: Some(1 << 50), ..Budget::default() };
+    let config = config("127.0.0.1:0", budget, Duration::from_secs(4), Duration::from_secs(12));
+    let orchestrator = Service::start(config, access.clone(), Clock::System).expect("it starts");
+    let agent = agent_of(all, &orchestrator.address().to_string(), &access);
+    until("the report", || page(&orchestrator, "/metrics").contains("millpond_fleet_leased_instances 1"));
+    agent.stop();
 }
 
 #[test]

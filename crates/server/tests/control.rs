@@ -206,6 +206,7 @@ fn orchestrator(memory: u64) -> Orchestrator {
         state: None,
         etcd: None,
         history: 10,
+        led_node: None,
     };
     Orchestrator::start(config, Access::default(), base::Clock::System).expect("it starts")
 }

@@ -13,7 +13,9 @@ use control::v1::{
 };
 
 use super::world::SECOND;
-use crate::{Answer, Budget, Call, Failure, Fleet, FleetConfig, Nanos, Outgoing, Request};
+use crate::{
+    Answer, Budget, Call, Failure, Fleet, FleetConfig, Nanos, Outgoing, PoolName, Request, Unanswered,
+};
 
 const MIB: u64 = 1 << 20;
 const MEMORY: u64 = 1_000 * MIB;
@@ -203,6 +205,24 @@ fn names_that_a_terminal_would_obey_are_refused() {
     }
 }
 
+#[test]
+fn a_pool_of_another_agent_has_nothing_of_the_one_that_had_its_number() {
+    let (mut fleet, mut agents) = (fleet("most-hits"), Agents::default());
+    let curve = Curve { samples: 1e4, ..control::curve::write([(MIB, 0.5), (MEMORY, 0.1)]) };
+    for (session, name, curve, from) in [(81, "x", Some(curve), 0), (82, "y", None, 20)] {
+        let mut request = registration("a", session, 200 * MIB);
+        request.instance.iter_mut().for_each(|instance| instance.incarnation = 81);
+        assert_eq!(fleet.register(&request, from * SECOND).0.standing(), Standing::Accepted);
+        let (name, used) = (name.to_owned(), of_memory(100 * MIB));
+        let pool = PoolReport { id: 1, name, used, weight: 1.0, curve, ..PoolReport::default() };
+        agents.limits = [(session, (200 * MIB, 0))].into();
+        agents.pools.insert(session, vec![pool]);
+        (from + 1..from + 4).for_each(|second| agents.round(&mut fleet, second));
+    }
+    let unknown = fleet.what_if(PoolName { node: None, pool: "a/y" }, MIB, 24 * SECOND);
+    assert_eq!(unknown, Err(Unanswered::NotLearnt("a/y".to_owned())));
+}
+
 /// Figures that an agent cannot have measured.
 fn odd_pools(seed: u64) -> Vec<PoolReport> {
     let mut rng = seeded(seed);
@@ -211,6 +231,7 @@ fn odd_pools(seed: u64) -> Vec<PoolReport> {
     let mut odd = |id| {
         let mut amount = || of_memory(amounts[rng.random_range(0..amounts.len())]);
         let (granted, used, floors, ceilings) = (amount(), amount(), amount(), amount());
+        let counted_at_millis = memory(&amount());
         let mut rate = || rates[rng.random_range(0..rates.len())];
         let curve =
             Curve { samples: rate(), error: rate(), ..control::curve::write([(MIB, 0.5), (MEMORY, 0.1)]) };
@@ -228,6 +249,7 @@ fn odd_pools(seed: u64) -> Vec<PoolReport> {
             backend_per_sec: rate(),
             miss_cost_micros: rate(),
             curve: Some(curve),
+            counted_at_millis,
         }
     };
     (1..=3).map(&mut odd).collect()

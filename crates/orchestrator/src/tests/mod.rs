@@ -5,6 +5,7 @@ mod cases;
 mod etcd;
 mod seat;
 mod site;
+mod whole;
 mod world;
 
 use std::sync::PoisonError;
