@@ -412,6 +412,19 @@ impl Fleet {
         }
     }
 
+    /// Names of instances, their nodes, and whether their leases run: those of which that has
+    /// changed since it was asked last.
+    pub(crate) fn presence_changes(&mut self, now: Nanos) -> Vec<(String, String, bool)> {
+        let mut changes = Vec::new();
+        for (key, member) in self.members.iter_mut() {
+            let is_leased = member.is_leased(now);
+            if std::mem::replace(&mut member.is_told_leased, is_leased) != is_leased {
+                changes.push((key.name.to_string(), member.instance.node.clone(), is_leased));
+            }
+        }
+        changes
+    }
+
     /// Forgets other incarnations of an instance that was alone at its place after the call was
     /// made: those that came before that, and do not answer any more.
     fn forget_others(&mut self, call: &Call, now: Nanos) {

@@ -31,6 +31,8 @@ pub(crate) struct History {
     last: u64,
     /// The numbers of those that are to be saved: they are new, or their outcome is.
     unsaved: BTreeSet<u64>,
+    /// True if one of these is new: its number is not to be given to another after a crash.
+    is_new_unsaved: bool,
     /// The promises that were not kept in the latest round, without figures.
     warned: HashSet<String>,
 }
@@ -52,6 +54,7 @@ impl History {
             self.last += 1;
             let told = Told::new(self.last, at_secs, policy, decided.clone());
             self.unsaved.insert(self.last);
+            self.is_new_unsaved = true;
             self.figures.moved_bytes += told.totals.moved_bytes;
             tracing::info!(
                 number = told.number,
@@ -120,9 +123,15 @@ impl History {
     /// Takes the decisions that are to be saved, with the number of the oldest one that is kept.
     pub(crate) fn take_unsaved(&mut self) -> (Vec<Arc<Told>>, u64) {
         let numbers = std::mem::take(&mut self.unsaved);
+        self.is_new_unsaved = false;
         let unsaved = self.decisions.iter().filter(|told| numbers.contains(&told.number));
         let oldest = self.decisions.front().map_or(self.last, |told| told.number);
         (unsaved.cloned().collect(), oldest)
+    }
+
+    /// Returns whether a decision is not saved yet.
+    pub(crate) fn has_new(&self) -> bool {
+        self.is_new_unsaved
     }
 
     /// Has decisions saved again, as that has failed.

@@ -32,6 +32,8 @@ pub(crate) struct Member {
     /// The agent.
     pub(crate) session: u64,
     pub(crate) lease_until: Nanos,
+    /// True if the log has it that its lease runs.
+    pub(crate) is_told_leased: bool,
     /// The latest time at which its agent may yet count on a lease that it was sent.
     pub(crate) obeys_until: Nanos,
     pub(crate) hold: Hold,
@@ -191,6 +193,7 @@ impl Member {
             address,
             session: 0,
             lease_until: 0,
+            is_told_leased: false,
             obeys_until: 0,
             asked_limit: None,
             told_grants: BTreeMap::new(),

@@ -47,6 +47,11 @@ fn register_memory(registry: &mut Registry, shared: &Shared) {
     let (memory, held) = (Gauges::<Node>::default(), Gauges::<Node>::default());
     let limit = Gauges::<Instance>::default();
     let (used, can_have) = (Gauges::<Instance>::default(), Gauges::<Instance>::default());
+    let unmet = Gauges::<Node>::default();
+    for decided in &shared.history().latest {
+        let node = Node { node: decided.node.clone() };
+        unmet.get_or_create(&node).set(gauge(decided.unmet.len() as u64));
+    }
     let fleet = shared.fleet();
     for (node, (may, can)) in fleet.nodes() {
         let node = Node { node: node.to_owned() };
@@ -59,6 +64,7 @@ fn register_memory(registry: &mut Registry, shared: &Shared) {
         used.get_or_create(&labels).set(gauge(member.used_bytes));
         can_have.get_or_create(&labels).set(gauge(member.held_bytes));
     }
+    registry.register("unmet", "Promises and bounds that the latest round could not keep", unmet);
     let leads = ConstGauge::new(i64::from(shared.leads()));
     registry.register("is_leader", "1 if this orchestrator decides", leads);
     let term = ConstGauge::new(gauge(fleet.leader().term));

@@ -302,7 +302,9 @@ fn alone(
     config.id = id;
     let most = led_node.and_then(|node| config.budget.of(node)).unwrap_or(0);
     let memory = store.led_memory(led_node, most)?;
-    let mut fleet = Fleet::new(config, term, store.records()?, now)?;
+    let records = store.records()?;
+    tracing::info!(state = %path.display(), term, instances = records.len(), "The state was read.");
+    let mut fleet = Fleet::new(config, term, records, now)?;
     fleet.led = led_node.map(|node| Led::new(node.to_owned(), most, memory, fleet.raises_from));
     Ok((fleet, Some(Arc::new(store))))
 }

@@ -24,7 +24,7 @@ use crate::{MILLI, Nanos};
 /// The longest that an agent is waited for.
 pub(crate) const LONGEST_CALL: Duration = Duration::from_secs(1);
 
-/// The time between two attempts to save decisions.
+/// The time between two attempts to save outcomes of decisions; new ones are saved at once.
 const KEEP_EVERY: Duration = Duration::from_secs(30);
 /// The longest that the last attempt takes, as the orchestrator ends.
 const LONGEST_KEEP: Duration = Duration::from_secs(2);
@@ -164,7 +164,8 @@ impl Shared {
         loop {
             let started = tokio::time::Instant::now();
             while keeping.try_join_next().is_some() {}
-            if keeping.is_empty() && started >= kept_at + KEEP_EVERY {
+            let is_due = started >= kept_at + KEEP_EVERY || self.history().has_new();
+            if keeping.is_empty() && is_due {
                 kept_at = started;
                 keeping.spawn(Arc::clone(self).keep_decisions());
             }
@@ -201,9 +202,22 @@ impl Shared {
             return;
         }
         let (decided, outgoing) = self.compute(Fleet::decide);
+        self.log_presence();
         self.carry_out(outgoing);
         if !decided.is_empty() {
             self.history().note(decided, &self.policy, self.clock.unix_secs(), history);
+        }
+    }
+
+    /// Logs the instances that have begun or ceased to answer.
+    fn log_presence(&self) {
+        let changes = self.fleet().presence_changes(self.now());
+        for (name, node, is_leased) in changes {
+            if is_leased {
+                tracing::info!(name, node, "An instance answers.");
+            } else {
+                tracing::warn!(name, node, "An instance does not answer; what it can have is kept for it.");
+            }
         }
     }
 

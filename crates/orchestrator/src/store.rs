@@ -22,11 +22,32 @@ const MOST_AT_ONCE: usize = 16;
 
 /// The reason why state cannot be read or saved.
 #[derive(Debug, thiserror::Error)]
-#[error("the state in {}", path.display())]
+#[error("the state in {}{}", path.display(), remedy(source))]
 pub struct StoreError {
     path: PathBuf,
     #[source]
     source: Box<redb::Error>,
+}
+
+fn remedy(error: &redb::Error) -> &'static str {
+    match error {
+        redb::Error::DatabaseAlreadyOpen => {
+            " (another orchestrator has it open: stop that one, or name another file in --state)"
+        }
+        redb::Error::Io(error) => match error.kind() {
+            std::io::ErrorKind::NotFound => " (its folder must exist)",
+            std::io::ErrorKind::PermissionDenied => " (the orchestrator's user must own it and its folder)",
+            std::io::ErrorKind::InvalidData => {
+                " (it is not the state of an orchestrator: name another file in --state, or move it away)"
+            }
+            std::io::ErrorKind::StorageFull => " (make room on its disk)",
+            _ => "",
+        },
+        redb::Error::Corrupted(_) => {
+            " (it is damaged: move it away; agents register again, as without state)"
+        }
+        _ => "",
+    }
 }
 
 /// The state of an orchestrator.
@@ -352,5 +373,18 @@ mod tests {
         };
         store.attempt(unknown).unwrap();
         assert_eq!(numbers(&store, 2), (vec![3, 4], 7), "one of another version");
+    }
+
+    #[test]
+    fn a_state_that_cannot_be_opened_has_a_remedy() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("state");
+        let _open = Store::open(&path).expect("a store");
+        let words = |path: &Path| Store::open(path).expect_err("it cannot be opened").to_string();
+        assert!(words(&path).contains("another orchestrator has it open"), "{}", words(&path));
+        assert!(words(&folder.path().join("none/state")).contains("its folder must exist"));
+        let other = folder.path().join("other");
+        std::fs::write(&other, "a text").expect("a file");
+        assert!(words(&other).contains("not the state of an orchestrator"), "{}", words(&other));
     }
 }
