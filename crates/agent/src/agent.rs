@@ -56,6 +56,11 @@ pub enum Next {
     Wait(Nanos),
 }
 
+/// The time of a lease, which is an hour at most: nobody else leads the instance meanwhile.
+fn lease(millis: u32) -> Nanos {
+    Nanos::from(millis.min(control::LONGEST_LEASE_MILLIS)) * MILLI
+}
+
 impl<I: Instance> Agent<I> {
     /// An agent without a lease.
     pub fn new(config: AgentConfig, instance: I) -> Self {
@@ -130,7 +135,7 @@ impl<I: Instance> Agent<I> {
         let leader = response.leader.unwrap_or_default();
         let is_accepted = response.standing() == Standing::Accepted && self.duty.follow(leader);
         if is_accepted {
-            self.duty.renew(self.asked_at + Nanos::from(response.lease_millis) * MILLI);
+            self.duty.renew(self.asked_at + lease(response.lease_millis));
             self.note_led(true);
             self.is_outdated = false;
         }
@@ -142,6 +147,12 @@ impl<I: Instance> Agent<I> {
         LeaveRequest { name: self.name.clone(), incarnation: self.incarnation, session: self.config.session }
     }
 
+    /// The session in an answer. It is a secret between this agent and those who were told it: with
+    /// it anybody could lead the instance, so that others get 0.
+    fn session_for(&self, asked: u64) -> u64 {
+        if asked == self.config.session { asked } else { 0 }
+    }
+
     /// Answers what changed, and has its lease renewed.
     ///
     /// # Errors
@@ -149,14 +160,15 @@ impl<I: Instance> Agent<I> {
     pub fn stats(&mut self, request: &StatsRequest, now: Nanos) -> Result<StatsResponse, InstanceError> {
         let leader = request.leader.unwrap_or_default();
         let is_led = request.session == self.config.session && self.duty.follow(leader);
-        let mut response = StatsResponse { session: self.config.session, ..StatsResponse::default() };
+        let session = self.session_for(request.session);
+        let mut response = StatsResponse { session, ..StatsResponse::default() };
         if is_led {
             let look = self.instance.look()?;
             if self.note_incarnation(look.instance.incarnation) {
                 // Who was registered is not there any more.
                 self.duty.give_up();
             } else {
-                self.duty.renew(now + Nanos::from(request.lease_millis) * MILLI);
+                self.duty.renew(now + lease(request.lease_millis));
                 self.note_led(self.duty.lease_left(now) > 0);
                 self.is_outdated = differ(&self.asked_bounds, &[&look.least, &look.most]);
                 response.accepted = true;
@@ -175,7 +187,8 @@ impl<I: Instance> Agent<I> {
     /// If the instance does not say what it has now.
     pub fn resize(&mut self, request: &ResizeRequest, now: Nanos) -> Result<ResizeResponse, InstanceError> {
         let leader = request.leader.unwrap_or_default();
-        let mut response = ResizeResponse { session: self.config.session, ..ResizeResponse::default() };
+        let session = self.session_for(request.session);
+        let mut response = ResizeResponse { session, ..ResizeResponse::default() };
         if request.session == self.config.session && self.duty.obeys(leader, now) {
             if self.duty.begin(request)
                 && let Err(error) = self.instance.resize(&request.limits, &request.grants)
@@ -321,9 +334,16 @@ mod tests {
         agent.stats(&stats(LEASE), 0).unwrap();
         let other = ResizeRequest { session: 6, ..resize(1, 20) };
         let answer = agent.resize(&other, 1).unwrap();
-        assert!(!answer.accepted && answer.session == 5);
+        assert!(!answer.accepted && answer.session == 0);
         assert!(!agent.stats(&StatsRequest { session: 6, ..stats(LEASE) }, 1).unwrap().accepted);
         assert_eq!(agent.instance().limit, 10);
+    }
+
+    #[test]
+    fn nobody_leads_for_longer_than_an_hour_without_asking() {
+        let mut agent = agent();
+        let answer = agent.stats(&StatsRequest { lease_millis: u32::MAX, ..stats(LEASE) }, 0).unwrap();
+        assert_eq!((answer.accepted, answer.lease_left_millis), (true, 3_600_000));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! is what that backend carries, in inverse proportion to its miss ratio. So a pool's normalised
 //! throughput, its *lift*, is its miss ratio with its share by weight, divided by that with its
 //! grant. Every lift is 1 or more by the curves (the sharing incentive), the least lift is the
-//! highest that there is, and then the least of the others, as far as [`MOST_LEVELS`] go. Memory
+//! highest that there is, and then the least of the others, for eight such levels at most. Memory
 //! comes from pools that do not need all of their shares for what they have; if none has such
 //! memory, the shares by weight stand.
 //!

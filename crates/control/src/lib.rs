@@ -27,6 +27,13 @@ pub mod v1 {
 /// The revision of the format that this program speaks.
 pub const REVISION: u32 = 1;
 
+/// The longest lease of an agent, in milliseconds: an hour. One that is told is cut to it.
+pub const LONGEST_LEASE_MILLIS: u32 = 3_600_000;
+
+/// The most terms by which a leader can be later than the latest known one: one that skips more is
+/// none.
+pub const MOST_TERMS: u64 = 1 << 32;
+
 /// The most pools of an instance that are led. Reports of further ones are ignored.
 pub const MOST_POOLS: usize = 4_096;
 

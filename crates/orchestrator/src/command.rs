@@ -220,6 +220,12 @@ impl OrchestrateArguments {
                 self.lease, self.period
             ));
         }
+        if self.lease.as_millis() > control::LONGEST_LEASE_MILLIS.into() {
+            return Err(format!(
+                "--lease: {:?} is more than an hour, the longest that agents follow",
+                self.lease
+            ));
+        }
         if !self.above.is_empty() && self.node.len() != 1 {
             return Err("--above: give --node once, as the fleet's orchestrators set the memory of one node"
                 .to_owned());
@@ -294,6 +300,7 @@ mod tests {
             arguments.start().map(|_| ()).unwrap_err()
         };
         assert!(start(&["--lease", "2s"]).contains("three periods"));
+        assert!(start(&["--lease", "3601s"]).contains("more than an hour"));
         assert!(start(&["--node", "a=1GiB", "--node", "a=2GiB"]).contains("a is named twice"));
         assert!(start(&["--node", "a=48"]).contains("--node a: 48B is too little"));
         assert!(start(&["--spare", "2GiB"]).contains("leaves nothing of --memory"));

@@ -251,6 +251,8 @@ fn tell_apart(pools: &mut [Pool]) {
 
 /// Lowers floors that add up to more than there is, and says so.
 fn fit_floors(view: &mut View) -> Vec<String> {
+    let all = view.memory;
+    view.pools.iter_mut().for_each(|pool| pool.floor = pool.floor.min(all));
     let floors: u128 = view.pools.iter().map(|pool| u128::from(pool.floor)).sum();
     if floors <= u128::from(view.memory) {
         return Vec::new();
@@ -287,5 +289,15 @@ mod tests {
         tell_apart(&mut pools);
         let told: Vec<&str> = pools.iter().map(|pool| &*pool.name).collect();
         assert_eq!(told, ["a", "a (2)", "a (3)", "b", "a (4)", "a (2) (2)"]);
+    }
+
+    #[test]
+    fn a_floor_of_more_than_there_is_leaves_others_their_part() {
+        let curve = Arc::new(MissRatioCurve::uniform(curve::Unit::Bytes, 100));
+        let mut pools = ["a", "b"].map(|name| Pool::new(name, Arc::clone(&curve), 0)).to_vec();
+        (pools[0].floor, pools[1].floor) = (1 << 50, 250);
+        let mut view = View { memory: 1_000, pools, ..View::default() };
+        assert_eq!(fit_floors(&mut view).len(), 1);
+        assert_eq!((view.pools[0].floor, view.pools[1].floor), (800, 200));
     }
 }

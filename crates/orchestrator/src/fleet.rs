@@ -8,8 +8,8 @@ use allocate::registry::{self, Registered};
 use control::amounts;
 use control::v1::register_response::Standing;
 use control::v1::{
-    Instance, Leader, LeaveRequest, RegisterRequest, RegisterResponse, ResizeRequest, ResizeResponse,
-    StatsRequest, StatsResponse,
+    Leader, LeaveRequest, RegisterRequest, RegisterResponse, ResizeRequest, ResizeResponse, StatsRequest,
+    StatsResponse,
 };
 
 use crate::decide::{self, Decided};
@@ -22,10 +22,6 @@ use crate::{MILLI, Nanos};
 
 /// A lease counts here for one part in this many longer, as clocks differ.
 const DRIFT_PART: Nanos = 8;
-/// A term that is further ahead than this is an error of whoever says it.
-const MOST_TERMS: u64 = 1 << 32;
-/// The longest name of an instance, of its node or of its address, in bytes.
-const LONGEST_NAME: usize = 256;
 
 /// The memory of nodes, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -224,36 +220,6 @@ impl Fleet {
         (response, self.outgoing(Vec::new(), &[&key]))
     }
 
-    /// The instance of a registration that can be accepted.
-    fn checked(&self, request: &RegisterRequest) -> Result<Instance, String> {
-        if request.revision != control::REVISION {
-            let (theirs, ours) = (request.revision, control::REVISION);
-            return Err(format!(
-                "the agent speaks revision {theirs} of the format, and this orchestrator {ours}: update the older one"
-            ));
-        }
-        let instance = request.instance.clone().unwrap_or_default();
-        if instance.name.is_empty() || request.session == 0 || request.address.is_empty() {
-            return Err("a registration needs a name, a session and an address".to_owned());
-        }
-        let words = [&instance.name, &instance.node, &instance.kind, &instance.version, &request.address];
-        if words.iter().any(|word| word.len() > LONGEST_NAME || word.chars().any(char::is_control)) {
-            return Err(format!(
-                "names and addresses have at most {LONGEST_NAME} bytes, and no control characters"
-            ));
-        }
-        if self.config.budget.of(&instance.node).is_none() {
-            let node = &instance.node;
-            return Err(format!(
-                "the orchestrator has no memory for node {node:?}: add it to its configuration"
-            ));
-        }
-        if request.seen_term > self.leader.term.saturating_add(MOST_TERMS) {
-            return Err(format!("there cannot have been a term {}", request.seen_term));
-        }
-        Ok(instance)
-    }
-
     fn registered(&mut self, request: &RegisterRequest, now: Nanos) -> Result<(), Box<RegisterResponse>> {
         let refused = |reason: String| {
             let standing = Standing::Refused.into();
@@ -295,7 +261,9 @@ impl Fleet {
         }
         member.instance = instance;
         member.address.clone_from(&request.address);
-        member.least = amounts::memory(&request.least);
+        // An instance that asks for more than there is takes nothing from others by that.
+        member.least =
+            amounts::memory(&request.least).min(self.config.budget.of(&member.instance.node).unwrap_or(0));
         member.most = none_is_any(&request.most);
         (member.lease_until, member.obeys_until) = (lease_until, lease_until);
         (member.came_at, member.is_refused) = (now, false);
@@ -517,8 +485,8 @@ impl Fleet {
 
     fn note_leader(&mut self, leader: Option<Leader>, lease_left_millis: u32, now: Nanos) {
         let other = leader.unwrap_or_default();
-        let is_later =
-            other.term > self.leader.term && other.term <= self.leader.term.saturating_add(MOST_TERMS);
+        let is_later = other.term > self.leader.term
+            && other.term <= self.leader.term.saturating_add(control::MOST_TERMS);
         if is_later || other.term == self.leader.term && other.id != self.leader.id {
             let until = now + (Nanos::from(lease_left_millis) * MILLI).min(self.lease());
             self.note_superseded(Superseded { term: other.term, until });

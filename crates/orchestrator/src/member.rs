@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use allocate::{Place, Pool};
 use control::v1::{Amount, Holding, Instance, PoolGrant, PoolReport, StatsResponse};
-use control::{amounts, curve as messages};
+use control::{MOST_CURVE_POINTS, amounts, curve as messages};
 use curve::{MissRatioCurve, Point, Unit};
 
 use crate::Nanos;
 use crate::exchange::{Call, Key, Record, Request};
 use crate::hold::Hold;
+use crate::names::pool_name;
 
 /// Reads that a curve is learnt from before it counts.
 const LEAST_SAMPLES: f64 = 100.0;
@@ -302,11 +303,15 @@ impl Member {
         let learnt = told.curve.as_ref().and_then(|told| {
             let points = messages::read(told).ok()?;
             let points = points.into_iter().map(|(size, miss_ratio)| Point { size, miss_ratio });
-            let curve = Arc::new(MissRatioCurve::new(Unit::Bytes, points).ok()?);
+            let curve = MissRatioCurve::new(Unit::Bytes, points).ok()?;
+            // Agents of ours send no more; of others, all pools together would take too much.
+            let is_long = curve.points().len() > MOST_CURVE_POINTS + 1;
+            let curve = Arc::new(if is_long { curve.thinned(MOST_CURVE_POINTS) } else { curve });
             Some((curve, finite(told.samples), finite(told.error).min(1.0)))
         });
+        let told_name = pool_name(&told.name);
         let pool = self.pools.entry(told.id).or_insert_with(|| {
-            let name = name(&self.instance.name, &told.name);
+            let name = name(&self.instance.name, &told_name);
             PoolState {
                 name: Arc::clone(&name),
                 report: PoolReport::default(),
@@ -327,11 +332,11 @@ impl Member {
         if let Some((curve, samples, error)) = learnt {
             (pool.curve, pool.samples, pool.error, pool.curve_at) = (Some(curve), samples, error, now);
         }
-        let name = if told.name.is_empty() || told.name == pool.report.name {
+        let name = if told_name.is_empty() || told_name == pool.report.name {
             std::mem::take(&mut pool.report.name)
         } else {
-            pool.name = name(&self.instance.name, &told.name);
-            told.name.clone()
+            pool.name = name(&self.instance.name, &told_name);
+            told_name.into_owned()
         };
         pool.report = PoolReport {
             name,

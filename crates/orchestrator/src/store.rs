@@ -87,14 +87,18 @@ impl Store {
     /// # Errors
     /// If the file cannot be opened, holds something else, or another orchestrator has it open.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
-        let opened = Database::create(path).map_err(redb::Error::from).and_then(|database| {
+        let open = || {
+            let database = Database::create(path)?;
             let write = database.begin_write()?;
             write.open_table(FIGURES)?;
             write.open_table(INSTANCES)?;
             write.open_table(DECISIONS)?;
             write.commit()?;
             Ok(database)
-        });
+        };
+        // A damaged file may have the library panic.
+        let opened = std::panic::catch_unwind(open)
+            .unwrap_or_else(|_| Err(redb::Error::Corrupted("it cannot be read".to_owned())));
         let path = path.to_owned();
         match opened {
             Ok(database) => Ok(Self {

@@ -346,7 +346,8 @@ fn memory_moves_between_nodes_whose_orchestrators_are_led() {
     let service = orchestrator_of(&access, 2, ("b", 56), Some(&folder.path().join("b")), Some("b"));
     let look = service.whole().expect("it is led").look().expect("its memory is known");
     assert!((grown..=56 * MIB).contains(&look.limit_bytes), "{look:?} of {grown}");
-    assert_eq!(look.used_bytes, look.limit_bytes.min(grown + 2 * MIB), "{look:?}");
+    // A limit that was under way as the orchestrator ended counts, though the instance has it not.
+    assert!(look.used_bytes >= look.limit_bytes.min(grown + 2 * MIB), "{look:?} of {grown}");
 }
 
 /// An instance with as many pools as can be led, and curves as long as agents tell them.

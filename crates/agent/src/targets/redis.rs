@@ -220,7 +220,8 @@ impl Instance for Redis {
         if let Some(grant) = grants.iter().find(|grant| grant.id == POOL) {
             self.granted = Some(amounts::memory(&grant.amounts));
         }
-        let limit = amounts::memory(limits);
+        // Redis shows more as a negative number.
+        let limit = amounts::memory(limits).min(i64::MAX as u64);
         if limit == 0 {
             return Ok(());
         }

@@ -382,7 +382,8 @@ impl World {
             Request::Stats(request) => Message::Stats(*request),
             Request::Resize(request) => Message::Resize(request.clone()),
         };
-        let site: usize = call.address.trim_start_matches("site ").parse().expect("a site");
+        let port: usize = call.address.trim_start_matches("site:").parse().expect("a site");
+        let site = port - 1;
         self.next += 1;
         let id = self.next;
         self.seats[seat].waiting.insert(id, call);

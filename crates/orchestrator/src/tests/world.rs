@@ -320,7 +320,7 @@ impl World {
         let cache = place.cache.get_or_insert_with(|| {
             Handle(Arc::new(Mutex::new(Cache::new(name, node, incarnation, outlives, now))))
         });
-        let config = AgentConfig { address: format!("site {site}"), session };
+        let config = AgentConfig { address: format!("site:{}", site + 1), session };
         let agent = Agent::new(config, cache.clone());
         place.process = Some(Process { agent, clock_rate, paused_until: 0 });
         self.at(now + MILLI, Event::Wake { site, session });
