@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// The longest name of a pool, in bytes: that of an instance and of its pool, if a node is led.
-const LONGEST_POOL_NAME: usize = 512;
+pub(crate) const LONGEST_POOL_NAME: usize = 512;
 
 /// Returns whether a character has no place in a name: a control character, or one that changes the
 /// direction of what follows.

@@ -35,6 +35,7 @@ use crate::exchange::Key;
 use crate::fleet::Fleet;
 use crate::led::Setting;
 use crate::member::{Member, PoolState};
+use crate::names::LONGEST_POOL_NAME;
 use crate::shared::{Shared, apart, lock};
 use crate::{MILLI, Nanos};
 
@@ -43,8 +44,6 @@ use crate::{MILLI, Nanos};
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// The time after which an attempt to save is repeated.
 const SAVE_AGAIN: Duration = Duration::from_secs(2);
-/// The longest name of a pool in a report, in bytes.
-const LONGEST_POOL_NAME: usize = 512;
 
 /// The instances of a node, together, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
