@@ -123,14 +123,9 @@ impl AgentArguments {
     /// # Errors
     /// In words, as [`Self::open`], or if the address cannot be listened on.
     pub fn start(&self) -> Result<Service, String> {
-        for orchestrator in &self.orchestrator {
-            if self.advertise.is_none() && base::address::is_out_of_reach(orchestrator, self.listen) {
-                return Err(format!(
-                    "--listen: orchestrator {orchestrator} is on another machine, which does not reach {}: name an \
-                     address of this one that it reaches, as in --listen 10.0.0.8:0",
-                    self.listen
-                ));
-            }
+        if self.advertise.is_none() {
+            base::address::check_reach(&self.orchestrator, self.listen)
+                .map_err(|error| format!("--listen: orchestrator {error}"))?;
         }
         let access = Access::read(&self.access.files()).map_err(|error| causes(&error))?;
         let config = ServiceConfig {

@@ -30,8 +30,7 @@ impl Duty {
 
     /// Follows a leader. Returns false if a later one is known, or another one of the same term.
     pub(crate) fn follow(&mut self, leader: Leader) -> bool {
-        let most = self.leader.term.saturating_add(control::MOST_TERMS);
-        let is_later = leader.term > self.leader.term && leader.term <= most;
+        let is_later = control::is_later_term(leader.term, self.leader.term);
         if is_later {
             // The lease of the former leader is void.
             (self.leader, self.lease_until) = (leader, 0);
@@ -84,7 +83,7 @@ mod tests {
         assert!(!duty.obeys(leader(1, 1), 50) && !duty.obeys(leader(2, 2), 50));
         assert!(!duty.follow(leader(1, 1)));
         assert!(!duty.follow(leader(u64::MAX, 3)), "there cannot have been so many terms");
-        assert!(duty.follow(leader(2 + control::MOST_TERMS, 3)));
+        assert!(duty.follow(leader(2 + (1 << 32), 3)));
     }
 
     #[test]

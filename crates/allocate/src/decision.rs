@@ -36,6 +36,9 @@ impl Outcome {
     }
 }
 
+/// The smallest move that is told to people, in bytes; others are made all the same.
+pub const LEAST_TOLD: u64 = 64 << 10;
+
 /// A transfer of memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {

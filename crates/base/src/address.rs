@@ -18,9 +18,22 @@ pub fn host_and_port(text: &str) -> Result<String, String> {
     }
 }
 
-/// Returns whether `peer`, a `HOST:PORT`, is on another machine for certain, and so does not reach
-/// a server that listens at `listen`, which is loopback. Names of hosts are not looked up.
-pub fn is_out_of_reach(peer: &str, listen: SocketAddr) -> bool {
+/// Checks that each of `peers`, all `HOST:PORT`, may reach a server that listens at `listen`.
+///
+/// # Errors
+/// In words, that begin with the first peer which is on another machine for certain if `listen` is
+/// loopback. Names of hosts are not looked up.
+pub fn check_reach(peers: &[String], listen: SocketAddr) -> Result<(), String> {
+    match peers.iter().find(|peer| is_out_of_reach(peer, listen)) {
+        None => Ok(()),
+        Some(peer) => Err(format!(
+            "{peer} is on another machine, which does not reach {listen}: name an address of this one that it reaches, as \
+             in 10.0.0.8:0"
+        )),
+    }
+}
+
+fn is_out_of_reach(peer: &str, listen: SocketAddr) -> bool {
     let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
     listen.ip().is_loopback() && host.parse::<IpAddr>().is_ok_and(|host| !host.is_loopback())
@@ -50,5 +63,7 @@ mod tests {
             assert_eq!(is_out_of_reach(peer, here), is_out, "{peer}");
             assert!(!is_out_of_reach(peer, there));
         }
+        let error = check_reach(&["a:1".to_owned(), "10.0.0.7:1".to_owned()], here).expect_err("one is");
+        assert!(error.starts_with("10.0.0.7:1 is on another machine, which does not reach 127"), "{error}");
     }
 }

@@ -65,13 +65,8 @@ pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
     let addresses = fleet.orchestrators.iter().map(|text| base::address::host_and_port(text));
     problems.extend(addresses.filter_map(Result::err).map(|error| format!("fleet.orchestrators: {error}")));
     if let Some(listen) = fleet.address().filter(|_| fleet.advertise.is_empty()) {
-        let mut beyond = fleet.orchestrators.iter();
-        if let Some(orchestrator) = beyond.find(|text| base::address::is_out_of_reach(text, listen)) {
-            problems.push(format!(
-                "fleet.listen: orchestrator {orchestrator} is on another machine, which does not reach {listen}: set an \
-                 address of this one that it reaches, as in 10.0.0.8:0"
-            ));
-        }
+        let reach = base::address::check_reach(&fleet.orchestrators, listen);
+        problems.extend(reach.err().map(|error| format!("fleet.listen: orchestrator {error}")));
     }
     match fleet.address() {
         None => problems.push(format!("fleet.listen: `{}` is not IP:PORT", fleet.listen)),

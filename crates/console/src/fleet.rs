@@ -109,8 +109,8 @@ impl FleetCommand {
         match self {
             Self::Status(fleet) => fleet.shown("/fleet.json", status),
             Self::Tenants(fleet) => {
-                fleet.leading()?;
-                fleet.shown("/fleet.json", tenants)
+                let (text, state) = fleet.leading()?;
+                Ok(if fleet.json { format!("{text}\n") } else { tenants(&state) })
             }
             Self::Decisions(arguments) => {
                 let last = arguments.last;
@@ -133,17 +133,23 @@ impl FleetArguments {
         AdminArguments::of_orchestrator(self.orchestrator.clone(), self.token.clone())
     }
 
-    fn read(&self, path: &str) -> Result<Value, String> {
+    /// A page, as it came and as a value.
+    fn page(&self, path: &str) -> Result<(String, Value), String> {
         let text = self.admin().page(path)?;
-        serde_json::from_str(&text)
-            .map_err(|error| format!("{}{path}: no JSON came: {error}", self.orchestrator))
+        let value = serde_json::from_str(&text)
+            .map_err(|error| format!("{}{path}: no JSON came: {error}", self.orchestrator))?;
+        Ok((text, value))
+    }
+
+    fn read(&self, path: &str) -> Result<Value, String> {
+        Ok(self.page(path)?.1)
     }
 
     /// The state that an orchestrator knows which leads: one that follows knows no instance.
-    fn leading(&self) -> Result<Value, String> {
-        let state = self.read("/fleet.json")?;
+    fn leading(&self) -> Result<(String, Value), String> {
+        let (text, state) = self.page("/fleet.json")?;
         if state["is_leader"] != false {
-            return Ok(state);
+            return Ok((text, state));
         }
         Err(match state["leader"].as_str() {
             Some(leader) => format!(
@@ -169,7 +175,7 @@ impl FleetArguments {
 impl ExplainArguments {
     fn explain(&self) -> Result<String, String> {
         let fleet = &self.decisions.fleet;
-        let state = fleet.leading()?;
+        let (_, state) = fleet.leading()?;
         let all = self.place.pools(&state);
         let (node, pool) = match exact(&all, &self.pool)? {
             Some(found) => found,
@@ -200,7 +206,7 @@ impl ExplainArguments {
 
 impl WhatIfArguments {
     fn ask(&self) -> Result<String, String> {
-        let state = self.fleet.leading()?;
+        let (_, state) = self.fleet.leading()?;
         let all = self.place.pools(&state);
         let (node, pool) = exact(&all, &self.pool)?.ok_or_else(|| {
             let unknown = || format!("there is no pool {:?}; `millpond fleet tenants` lists them", self.pool);

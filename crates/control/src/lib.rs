@@ -30,9 +30,14 @@ pub const REVISION: u32 = 1;
 /// The longest lease of an agent, in milliseconds: an hour. One that is told is cut to it.
 pub const LONGEST_LEASE_MILLIS: u32 = 3_600_000;
 
-/// The most terms by which a leader can be later than the latest known one: one that skips more is
-/// none.
-pub const MOST_TERMS: u64 = 1 << 32;
+/// The most terms by which a leader can be later than the latest known one.
+const MOST_TERMS: u64 = 1 << 32;
+
+/// Returns whether a leader of `term` comes after the latest known one, of the term `known`. One
+/// that skips too many terms does not: nobody can have led so often.
+pub fn is_later_term(term: u64, known: u64) -> bool {
+    term > known && term <= known.saturating_add(MOST_TERMS)
+}
 
 /// The most pools of an instance that are led. Reports of further ones are ignored.
 pub const MOST_POOLS: usize = 4_096;

@@ -31,6 +31,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use allocate::decision::LEAST_TOLD;
 pub use allocate::guard::Rails;
 use allocate::guard::{self, Aim, Guarded};
 use allocate::interval::{Interval, Tempo};
@@ -50,8 +51,6 @@ const SPARE_PART: u64 = 32;
 const FREE_PART: u64 = 10;
 /// A prediction is compared with what came if the pool had its grant but for one byte in this many.
 const NEAR_PART: u64 = 16;
-/// The smallest move that is told, in bytes.
-const LEAST_MOVE: u64 = 64 << 10;
 
 /// The settings of a [`Controller`].
 #[derive(Clone, Debug, PartialEq)]
@@ -165,7 +164,7 @@ impl Last {
     /// because it still fills.
     fn prediction(&self, slab_bytes: u64) -> Option<f64> {
         let (granted, predicted) = self.promised?;
-        let most = (granted / NEAR_PART).max(LEAST_MOVE);
+        let most = (granted / NEAR_PART).max(LEAST_TOLD);
         let is_near = |bytes: u64| bytes.abs_diff(granted) <= most;
         (is_near(self.slab_bytes) && is_near(slab_bytes)).then_some(predicted)
     }
@@ -443,7 +442,7 @@ fn apply(cache: &Cache, pools: &[PoolStats], grants: &[Grant]) -> Result<bool, E
 /// The moves of a decision that are worth telling.
 fn moves(view: &View, decision: &Decision) -> Vec<Move> {
     let name = |pool: Option<usize>| pool.map(|pool| view.pools[pool].name.to_string());
-    let told = decision.moves.iter().filter(|step| step.bytes >= LEAST_MOVE);
+    let told = decision.moves.iter().filter(|step| step.bytes >= LEAST_TOLD);
     told.map(|step| Move {
         from: name(step.from),
         to: name(step.to),

@@ -113,7 +113,8 @@ pub struct OrchestrateArguments {
         long,
         value_name = "HOST:PORT",
         env = "MILLPOND_FLEET_ABOVE",
-        value_delimiter = ',', value_parser = base::address::host_and_port,
+        value_delimiter = ',',
+        value_parser = base::address::host_and_port,
         requires_all = ["state", "node"],
         conflicts_with_all = ["etcd", "memory"]
     )]
@@ -230,13 +231,9 @@ impl OrchestrateArguments {
             return Err("--above: give --node once, as the fleet's orchestrators set the memory of one node"
                 .to_owned());
         }
-        let beyond = |above: &&String| base::address::is_out_of_reach(above, self.above_listen);
-        if let Some(above) = self.above.iter().find(beyond).filter(|_| self.above_advertise.is_none()) {
-            return Err(format!(
-                "--above-listen: orchestrator {above} is on another machine, which does not reach {}: name an \
-                 address of this one that it reaches, as in 10.0.0.8:11230",
-                self.above_listen
-            ));
+        if self.above_advertise.is_none() {
+            base::address::check_reach(&self.above, self.above_listen)
+                .map_err(|error| format!("--above-listen: orchestrator {error}"))?;
         }
         let share = |percent: u32| f64::from(percent) / 100.0;
         let rails = Rails {

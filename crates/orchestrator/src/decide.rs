@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use allocate::cost::{self, Objective};
+use allocate::decision::LEAST_TOLD;
 use allocate::guard::{Aim, Guarded};
 use allocate::registry::Registered;
 use allocate::{Decision, Place, Policy, Pool, View, partition};
@@ -24,8 +25,6 @@ const FILLED_PART: u64 = 8;
 const BEGIN_PART: u64 = 64;
 /// A prediction is compared with what came if the pool had its grant but for one byte in this many.
 const NEAR_PART: u64 = 16;
-/// The smallest move that is told, in bytes; others are made all the same.
-const LEAST_TOLD: u64 = 64 << 10;
 
 /// A decision about the pools of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]

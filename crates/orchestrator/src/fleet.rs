@@ -485,8 +485,7 @@ impl Fleet {
 
     fn note_leader(&mut self, leader: Option<Leader>, lease_left_millis: u32, now: Nanos) {
         let other = leader.unwrap_or_default();
-        let is_later = other.term > self.leader.term
-            && other.term <= self.leader.term.saturating_add(control::MOST_TERMS);
+        let is_later = control::is_later_term(other.term, self.leader.term);
         if is_later || other.term == self.leader.term && other.id != self.leader.id {
             let until = now + (Nanos::from(lease_left_millis) * MILLI).min(self.lease());
             self.note_superseded(Superseded { term: other.term, until });

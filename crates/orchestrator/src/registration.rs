@@ -1,6 +1,5 @@
 //! The bounds of what agents say of themselves: names, addresses, terms and their number.
 
-use control::MOST_TERMS;
 use control::v1::{Instance, RegisterRequest};
 
 use crate::exchange::Key;
@@ -45,7 +44,9 @@ impl Fleet {
                 "the orchestrator has no memory for node {node:?}: add it to its configuration"
             ));
         }
-        if request.seen_term > self.leader.term.saturating_add(MOST_TERMS) {
+        if request.seen_term > self.leader.term
+            && !control::is_later_term(request.seen_term, self.leader.term)
+        {
             return Err(format!("there cannot have been a term {}", request.seen_term));
         }
         Ok(instance)

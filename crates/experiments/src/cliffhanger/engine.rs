@@ -1,9 +1,11 @@
 //! Rebalancing strategies in the engine, on traces with sizes: Cliffhanger's hill climbing by
 //! shadow queues beside those of CacheLib.
 
+use std::time::Duration;
+
 use base::hash::mix64;
 use millpond::strategy::Strategy;
-use millpond::{ByteSize, Cache, CacheConfig, Clock, ItemOptions, PolicyKind, PoolConfig};
+use millpond::{ByteSize, Cache, CacheConfig, Clock, ItemOptions, PoolConfig, PoolId};
 use simulate::scenario::TraceSource;
 use simulate::table::Table;
 use simulate::world::Trace;
@@ -78,35 +80,62 @@ pub(super) fn requests_of(load: &Load, context: &Context) -> Result<Vec<(u64, u3
     Ok(requests.collect())
 }
 
+/// A cache of the engine with one pool, in which what a request misses is stored.
+pub(super) struct Replay {
+    pub(super) cache: Cache,
+    pub(super) pool: PoolId,
+    clock: Clock,
+}
+
+impl Replay {
+    /// One without items; the policy by its name.
+    pub(super) fn new(memory: ByteSize, policy: &str, strategy: Strategy) -> Result<Self, String> {
+        let clock = Clock::manual(1_000);
+        let config = CacheConfig {
+            memory,
+            clock: clock.clone(),
+            hash_seed: Some(1),
+            huge_pages: false,
+            ..CacheConfig::default()
+        };
+        let policy = policy.parse().map_err(|error| format!("{error}"))?;
+        let cache = Cache::new(config).map_err(|error| error.to_string())?;
+        let pool = PoolConfig { policy, strategy, ..PoolConfig::named("pool") };
+        let pool = cache.add_pool(pool).map_err(|error| error.to_string())?;
+        Ok(Self { cache, pool, clock })
+    }
+
+    /// Asks for a key, and returns whether that is a hit.
+    pub(super) fn request(&self, (key, size): (u64, u32)) -> bool {
+        let key = key.to_le_bytes();
+        let is_hit = self.cache.keys(self.pool).find_with(&key, |_| ()).is_some();
+        if !is_hit
+            && let Ok(item) = self.cache.allocate(self.pool, &key, size as usize, &ItemOptions::default())
+        {
+            self.cache.put(item);
+        }
+        is_hit
+    }
+
+    /// Has this time pass, and maintenance run.
+    pub(super) fn maintain_after(&self, secs: u64) {
+        self.clock.advance(Duration::from_secs(secs));
+        let _ = self.cache.maintain();
+    }
+}
+
 /// Hits per request of the second half, and moves of slabs in all of it.
 fn run(requests: &[(u64, u32)], memory: ByteSize, strategy: Strategy) -> Result<(f64, u64), String> {
-    let clock = Clock::manual(1_000);
-    let config = CacheConfig {
-        memory,
-        clock: clock.clone(),
-        hash_seed: Some(1),
-        huge_pages: false,
-        ..CacheConfig::default()
-    };
     // Marginal hits need a policy that knows the hits of its last items.
-    let policy: PolicyKind = "2q".parse().map_err(|error| format!("{error}"))?;
-    let cache = Cache::new(config).map_err(|error| error.to_string())?;
-    let pool = PoolConfig { policy, strategy, ..PoolConfig::named("pool") };
-    let pool = cache.add_pool(pool).map_err(|error| error.to_string())?;
+    let replay = Replay::new(memory, "2q", strategy)?;
     let (mut hits, half) = (0_u64, requests.len() / 2);
-    for (i, &(key, size)) in requests.iter().enumerate() {
-        let key = key.to_le_bytes();
-        if cache.keys(pool).find_with(&key, |_| ()).is_some() {
-            hits += u64::from(i >= half);
-        } else if let Ok(item) = cache.allocate(pool, &key, size as usize, &ItemOptions::default()) {
-            cache.put(item);
-        }
+    for (i, &request) in requests.iter().enumerate() {
+        hits += u64::from(replay.request(request) && i >= half);
         if (i + 1) % requests.len().div_ceil(ROUNDS) == 0 {
-            clock.advance(std::time::Duration::from_secs(ROUND_SECS));
-            let _ = cache.maintain();
+            replay.maintain_after(ROUND_SECS);
         }
     }
-    let moves = cache.pool_stats(pool).map_or(0, |stats| stats.rebalances);
+    let moves = replay.cache.pool_stats(replay.pool).map_or(0, |stats| stats.rebalances);
     Ok((hits as f64 / (requests.len() - half).max(1) as f64, moves))
 }
 

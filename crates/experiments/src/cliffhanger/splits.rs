@@ -2,17 +2,16 @@
 //! enough, at sizes that were not chosen for it; and beside hill climbing between size classes.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use base::hash::mix64;
 use millpond::strategy::Strategy;
 use millpond::watch::CurveConfig;
-use millpond::{ByteSize, Cache, CacheConfig, Clock, ItemOptions, PoolConfig, PoolId};
+use millpond::{ByteSize, Cache, PoolId};
 use simulate::scenario::TraceSource;
 use simulate::table::Table;
 use simulate::world::Trace;
 
-use super::engine::{LOADS, requests_of};
+use super::engine::{LOADS, Replay, requests_of};
 use crate::report::{Chart, Criterion, Report};
 use crate::{Context, Experiment, OURS};
 
@@ -85,37 +84,20 @@ fn run(
     memory: ByteSize,
     (policy, strategy): (&str, &str),
 ) -> Result<Outcome, String> {
-    let clock = Clock::manual(1_000);
-    let config = CacheConfig {
-        memory,
-        clock: clock.clone(),
-        hash_seed: Some(1),
-        huge_pages: false,
-        ..CacheConfig::default()
-    };
-    let policy = policy.parse().map_err(|error| format!("{error}"))?;
-    let strategy = Strategy::by_name(strategy)?;
-    let cache = Cache::new(config).map_err(|error| error.to_string())?;
-    let pool = PoolConfig { policy, strategy, ..PoolConfig::named("pool") };
-    let pool = cache.add_pool(pool).map_err(|error| error.to_string())?;
+    let replay = Replay::new(memory, policy, Strategy::by_name(strategy)?)?;
+    let (cache, pool) = (&replay.cache, replay.pool);
     // A server learns the curves of all pools; what they take is not the cost of splits.
     let curve = CurveConfig { rate: 1.0 / 16.0, ..CurveConfig::default() };
     cache.set_curve(pool, Some(curve)).map_err(|error| error.to_string())?;
     let (mut hits, half) = (0_u64, requests.len() / 2);
     let mut promised = (0.0, 0_u32);
-    for (i, &(key, size)) in requests.iter().enumerate() {
-        let key = key.to_le_bytes();
-        if cache.keys(pool).find_with(&key, |_| ()).is_some() {
-            hits += u64::from(i >= half);
-        } else if let Ok(item) = cache.allocate(pool, &key, size as usize, &ItemOptions::default()) {
-            cache.put(item);
-        }
+    for (i, &request) in requests.iter().enumerate() {
+        hits += u64::from(replay.request(request) && i >= half);
         if (i + 1) % PER_SECOND == 0 {
-            clock.advance(Duration::from_secs(1));
-            let _ = cache.maintain();
+            replay.maintain_after(1);
         }
         if i >= half && (i + 1) % (20 * PER_SECOND) == 0 {
-            promised.0 += promised_gain(&cache, pool);
+            promised.0 += promised_gain(cache, pool);
             promised.1 += 1;
         }
     }
