@@ -66,6 +66,16 @@ pub enum FleetError {
     Policy(String),
 }
 
+/// The presence of an instance, as the log tells its changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    Answers,
+    /// Its lease is over.
+    Silent,
+    /// It has left or ended, or was forgotten.
+    Ended,
+}
+
 /// All instances of an orchestrator.
 pub struct Fleet {
     pub(crate) config: FleetConfig,
@@ -82,6 +92,9 @@ pub struct Fleet {
     pub(crate) led: Option<Led>,
     superseded: Option<Superseded>,
     unsaved: Vec<(Key, Option<Record>)>,
+    /// Instances that were forgotten since [`Self::presence_changes`] was asked last, and their
+    /// nodes.
+    ended: Vec<(String, String)>,
     #[cfg(test)]
     pub(crate) planted: Planted,
 }
@@ -145,6 +158,7 @@ impl Fleet {
             led: None,
             superseded: None,
             unsaved: Vec::new(),
+            ended: Vec::new(),
             config,
             #[cfg(test)]
             planted: Planted::None,
@@ -380,14 +394,16 @@ impl Fleet {
         }
     }
 
-    /// Names of instances, their nodes, and whether their leases run: those of which that has
-    /// changed since it was asked last.
-    pub(crate) fn presence_changes(&mut self, now: Nanos) -> Vec<(String, String, bool)> {
-        let mut changes = Vec::new();
+    /// Names of instances, their nodes, and their presence: those of which that has changed since
+    /// it was asked last.
+    pub(crate) fn presence_changes(&mut self, now: Nanos) -> Vec<(String, String, Presence)> {
+        let ended = std::mem::take(&mut self.ended).into_iter();
+        let mut changes: Vec<_> = ended.map(|(name, node)| (name, node, Presence::Ended)).collect();
         for (key, member) in self.members.iter_mut() {
             let is_leased = member.is_leased(now);
             if std::mem::replace(&mut member.is_told_leased, is_leased) != is_leased {
-                changes.push((key.name.to_string(), member.instance.node.clone(), is_leased));
+                let presence = if is_leased { Presence::Answers } else { Presence::Silent };
+                changes.push((key.name.to_string(), member.instance.node.clone(), presence));
             }
         }
         changes
@@ -513,7 +529,8 @@ impl Fleet {
     }
 
     fn forget(&mut self, key: &Key) {
-        if self.members.remove(key).is_some() {
+        if let Some(member) = self.members.remove(key) {
+            self.ended.push((key.name.to_string(), member.instance.node));
             self.unsaved.push((key.clone(), None));
         }
     }

@@ -12,8 +12,8 @@ pub(crate) fn is_hidden(character: char) -> bool {
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The name of a pool as it is kept: of a bounded length, and without characters that
-/// a terminal would obey.
+/// The name of a pool as it is kept: of a bounded length, and without characters that a terminal
+/// would obey.
 pub(crate) fn pool_name(told: &str) -> Cow<'_, str> {
     let kept = &told[..told.floor_char_boundary(LONGEST_POOL_NAME)];
     if kept.chars().any(is_hidden) {

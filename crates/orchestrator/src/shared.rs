@@ -14,7 +14,7 @@ use tonic::Status;
 use tonic::transport::Channel;
 
 use crate::exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request};
-use crate::fleet::{Fleet, FleetError};
+use crate::fleet::{Fleet, FleetError, Presence};
 use crate::history::History;
 use crate::journal::Batch;
 use crate::keeper::{Keeper, Ticket};
@@ -209,14 +209,20 @@ impl Shared {
         }
     }
 
-    /// Logs the instances that have begun or ceased to answer.
+    /// Logs the instances that have begun or ceased to answer, or have ended.
     fn log_presence(&self) {
         let changes = self.fleet().presence_changes(self.now());
-        for (name, node, is_leased) in changes {
-            if is_leased {
-                tracing::info!(name, node, "An instance answers.");
-            } else {
-                tracing::warn!(name, node, "An instance does not answer; what it can have is kept for it.");
+        for (name, node, presence) in changes {
+            match presence {
+                Presence::Answers => tracing::info!(name, node, "An instance answers."),
+                Presence::Silent => {
+                    tracing::warn!(
+                        name,
+                        node,
+                        "An instance does not answer; what it can have is kept for it."
+                    );
+                }
+                Presence::Ended => tracing::info!(name, node, "An instance has ended; what it had is free."),
             }
         }
     }

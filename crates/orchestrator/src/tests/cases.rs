@@ -13,6 +13,7 @@ use control::v1::{
 };
 
 use super::world::SECOND;
+use crate::fleet::Presence;
 use crate::{
     Answer, Budget, Call, Failure, Fleet, FleetConfig, Nanos, Outgoing, PoolName, Request, Unanswered,
 };
@@ -307,4 +308,25 @@ fn time_saved_counts_misses_by_what_they_cost() {
     let (by_hits, by_time) = (first_has(Objective::Hits), first_has(Objective::TimeSaved));
     assert!(by_hits.abs_diff(MEMORY / 2) < MEMORY / 20, "alike: {by_hits}");
     assert!(by_time > MEMORY / 4 * 3, "{by_time} of {MEMORY}");
+}
+
+#[test]
+fn each_change_of_an_instance_s_presence_is_told_once() {
+    let mut fleet = fleet("most-hits");
+    let mut agents = Agents::default();
+    agents.limits.insert(1, (MEMORY / 2, 0));
+    let (_, outgoing) = fleet.register(&registration("a", 1, MEMORY / 2), 0);
+    agents.carry_out(&mut fleet, outgoing, 0);
+    agents.round(&mut fleet, 1);
+    let told = |fleet: &mut Fleet, second: u64| {
+        let changes = fleet.presence_changes(second * SECOND);
+        changes.into_iter().map(|(name, _, presence)| (name, presence)).collect::<Vec<_>>()
+    };
+    let one = |presence| vec![("a".to_owned(), presence)];
+    assert_eq!(told(&mut fleet, 1), one(Presence::Answers));
+    assert_eq!(told(&mut fleet, 2), []);
+    assert_eq!(told(&mut fleet, 60), one(Presence::Silent));
+    assert_eq!(fleet.forget_instance("here", "a", 61 * SECOND).0, 1);
+    assert_eq!(told(&mut fleet, 61), one(Presence::Ended));
+    assert_eq!(told(&mut fleet, 62), []);
 }
