@@ -26,6 +26,11 @@ use count::{Counts, Failures};
 use disk::Disk;
 pub(crate) use steps::steps;
 
+/// Settings of builds that leave out what a whole run never reads and most of the target folder is:
+/// what is kept for a later change of the code, and lines of code for a debugger, of which each test
+/// program has a copy. A panic says its line without them.
+const SMALL_BUILDS: [(&str, &str); 2] = [("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "0")];
+
 /// A part of the run, in the order of [`steps()`].
 pub(crate) struct Step {
     pub(crate) name: &'static str,
@@ -139,14 +144,12 @@ impl Run {
         }
     }
 
-    /// A `cargo` command in the repository. Nothing is kept for a later change of the code, unless
-    /// the caller asks for it: a whole run never reads that, and it is half of the target folder.
+    /// A `cargo` command in the repository, with [`SMALL_BUILDS`] unless the caller sets them.
     fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = repository::cargo();
         command.current_dir(&self.root).args(arguments);
-        if std::env::var_os("CARGO_INCREMENTAL").is_none() {
-            command.env("CARGO_INCREMENTAL", "0");
-        }
+        let unset = SMALL_BUILDS.iter().filter(|(name, _)| std::env::var_os(name).is_none());
+        command.envs(unset.copied());
         command
     }
 
