@@ -47,9 +47,9 @@ pub struct AgentArguments {
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
     /// Redis and Valkey: the source of the curve, which is `ages` (idle times of a sample of keys),
-    /// `monitor` (MONITOR, in windows) or `both`
-    #[arg(long, value_name = "WAY", default_value = "both", value_parser = learning)]
-    pub learn: RedisLearning,
+    /// `monitor` (MONITOR, in windows) or `both` [default: both]
+    #[arg(long, value_name = "WAY", value_parser = learning)]
+    pub learn: Option<RedisLearning>,
     /// The time for which the server reports its accesses, again and again; 0 is never [default: 1
     /// for memcached, 0.25 for Redis and Valkey]
     #[arg(long, value_name = "SECS")]
@@ -59,13 +59,13 @@ pub struct AgentArguments {
     #[arg(long, value_name = "SECS")]
     pub pause_secs: Option<f64>,
     /// The address at which the orchestrator reaches the agent; port 0 is any free one
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0", requires = "orchestrator")]
     pub listen: SocketAddr,
     /// That address as the orchestrator sees it [default: --listen]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", requires = "orchestrator")]
     pub advertise: Option<String>,
     /// Without an orchestrator: the seconds between two reports
-    #[arg(long, value_name = "SECS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400), conflicts_with = "orchestrator")]
     pub every_secs: u64,
     /// Without an orchestrator: ends after this many reports, with an error if none could be made
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "orchestrator")]
@@ -97,6 +97,9 @@ impl AgentArguments {
             return Err(format!("--least: {least} is more than --most, {most}"));
         }
         let target = Target::parse(&self.target).map_err(|error| error.to_string())?;
+        if self.learn.is_some() && !target.is_redis() {
+            return Err("--learn: memcached has one way to learn a curve; leave the flag out".to_owned());
+        }
         let secs = |what: &str, secs: Option<f64>| {
             let time = secs.map(std::time::Duration::try_from_secs_f64).transpose();
             time.map_err(|error| format!("{what}: {error}"))
@@ -104,7 +107,7 @@ impl AgentArguments {
         let sampling = Sampling {
             window: secs("--window-secs", self.window_secs)?,
             pause: secs("--pause-secs", self.pause_secs)?,
-            redis: self.learn,
+            redis: self.learn.unwrap_or_default(),
             ..Sampling::default()
         };
         let settings = TargetSettings {
@@ -113,6 +116,7 @@ impl AgentArguments {
             least: self.least.map(ByteSize::as_u64),
             most: self.most.map(ByteSize::as_u64),
             password_file: self.password_file.clone(),
+            reads_only: self.orchestrator.is_empty(),
             sampling,
         };
         target.open(settings).map_err(|error| causes(&error))
@@ -138,7 +142,8 @@ impl AgentArguments {
     }
 }
 
-/// Parts of the present memory for which a report says what the server would miss.
+/// Parts of the present limit, or of the memory in use if there is none, for which a report says
+/// what the server would miss.
 const PARTS: [f64; 7] = [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0];
 
 /// The memory and the misses of a server, and those that it would have with other memory, for a
@@ -146,7 +151,11 @@ const PARTS: [f64; 7] = [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0];
 pub fn report(look: &Look, before: Option<&Look>) -> String {
     let mut shown = format!("{} {} {}", look.instance.kind, look.instance.version, look.instance.name);
     let (limit, used) = (amounts::memory(&look.limits), amounts::memory(&look.used));
-    let _ = writeln!(shown, ": limit {}, in use {}", ByteSize::new(limit), ByteSize::new(used));
+    let (whole, shown_limit) = match limit {
+        0 => (used, "none".to_owned()),
+        limit => (limit, ByteSize::new(limit).to_string()),
+    };
+    let _ = writeln!(shown, ": limit {shown_limit}, in use {}", ByteSize::new(used));
     for pool in &look.pools {
         let last = before.and_then(|before| before.pools.iter().find(|last| last.id == pool.id));
         let since = |now: u64, last: Option<u64>| now.saturating_sub(last.unwrap_or(0));
@@ -160,7 +169,7 @@ pub fn report(look: &Look, before: Option<&Look>) -> String {
             None => shown.push_str("  its curve is not known yet\n"),
             Some(curve) => {
                 for part in PARTS {
-                    let bytes = (limit as f64 * part) as u64;
+                    let bytes = (whole as f64 * part) as u64;
                     let missed = curve.miss_ratio(bytes as f64) * 100.0;
                     let _ = writeln!(
                         shown,
@@ -200,6 +209,27 @@ mod tests {
     use super::*;
     use control::v1::{Instance as Named, PoolReport};
 
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: AgentArguments,
+    }
+
+    #[test]
+    fn flags_that_would_do_nothing_are_refused_by_name() {
+        use clap::Parser as _;
+        let refused = |more: &[&str]| {
+            let line = [&["agent", "--target", "memcached://localhost"], more].concat();
+            let arguments = Line::try_parse_from(line).map(|line| line.arguments);
+            arguments.map_err(|error| error.to_string()).and_then(|read| read.open().map(|_| ())).unwrap_err()
+        };
+        assert!(refused(&["--learn", "ages"]).contains("--learn: memcached"));
+        assert!(refused(&["--listen", "127.0.0.1:1"]).contains("--orchestrator"));
+        assert!(refused(&["--advertise", "a:1"]).contains("--orchestrator"));
+        assert!(refused(&["--orchestrator", "a:1", "--every-secs", "3"]).contains("--every-secs"));
+        assert!(refused(&["--most", "1MiB", "--least", "2MiB"]).contains("--least: 2MiB"));
+    }
+
     #[test]
     fn a_report_says_what_other_memory_would_give() {
         let pool = PoolReport {
@@ -221,6 +251,9 @@ mod tests {
         {
             assert!(shown.contains(part), "{part}: {shown}");
         }
+        let unlimited = Look { limits: Vec::new(), ..look.clone() };
+        let shown = report(&unlimited, None);
+        assert!(shown.contains("limit none") && shown.contains(" 180MiB"), "{shown}");
         let json: serde_json::Value = serde_json::from_str(&report_json(&look)).expect("JSON");
         assert_eq!(json["pools"][0]["curve"][1]["bytes"], 200 << 20);
     }

@@ -1,15 +1,17 @@
-//! The name of a target, and its bounds, as its settings say.
+//! The name of a target, its bounds, and whether it is only looked at, as its settings say.
 
 use control::amounts;
 use control::v1::Amount;
 
-/// The name of an instance, its machine, and its bounds.
+/// The name of an instance, its machine, its bounds, and whether it is only looked at.
 #[derive(Debug)]
 pub(super) struct Identity {
     pub(super) name: String,
     pub(super) node: String,
     pub(super) least: Option<u64>,
     pub(super) most: Option<u64>,
+    /// True if nothing may be changed.
+    pub(super) reads_only: bool,
 }
 
 impl Identity {
@@ -18,8 +20,11 @@ impl Identity {
         self.most.map(amounts::of_memory).unwrap_or_default()
     }
 
-    /// Checks a limit against the bounds, given the least of the server.
+    /// Checks that a limit may be set, and is within the bounds, given the least of the server.
     pub(super) fn check(&self, limit: u64, of_server: u64) -> Result<(), String> {
+        if self.reads_only {
+            return Err("it is only looked at, so that its limit cannot be set".to_owned());
+        }
         let least = self.least.unwrap_or(0).max(of_server);
         let most = self.most.unwrap_or(u64::MAX);
         if (least..=most).contains(&limit) {

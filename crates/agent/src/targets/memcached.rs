@@ -133,7 +133,7 @@ impl Memcached {
             Err(error) if is_closed(&error) => self.talk(deadline, Figures::ask)?,
             figures => figures?,
         };
-        if !figures.evicts {
+        if !figures.evicts && !self.identity.reads_only {
             return Err(self.refused("it was started with -M and evicts nothing; start it without"));
         }
         Ok(figures)
@@ -143,7 +143,7 @@ impl Memcached {
     /// whether it released one.
     fn release(&mut self, figures: &Figures, deadline: Deadline) -> Result<bool, InstanceError> {
         let over = figures.malloced.saturating_sub(figures.limit);
-        if over == 0 || !figures.reassigns {
+        if over == 0 || !figures.reassigns || self.identity.reads_only {
             return Ok(false);
         }
         let classes = figures.classes.clone();

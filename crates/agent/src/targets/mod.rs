@@ -87,6 +87,9 @@ pub struct TargetSettings {
     /// Redis and Valkey: a file with the password, which is read each time that a connection is
     /// opened. Default: none.
     pub password_file: Option<PathBuf>,
+    /// True if the server is only looked at: nothing is changed, so that one that could not be led
+    /// is not refused. Default: false.
+    pub reads_only: bool,
     /// How the curve is learnt.
     pub sampling: Sampling,
 }
@@ -140,6 +143,11 @@ impl Target {
         Ok(Self { kind, address: Address { host: host.to_owned(), port }, user })
     }
 
+    /// Returns whether Redis or Valkey is expected at the address.
+    pub fn is_redis(&self) -> bool {
+        self.kind == Kind::Redis
+    }
+
     /// Opens the target: starts its learning thread, if it learns. The server need not be there
     /// yet: that is found out by [`Instance::look`].
     ///
@@ -159,6 +167,7 @@ impl Target {
             node: settings.node.clone().unwrap_or_else(base::machine::host_name),
             least: settings.least,
             most: settings.most,
+            reads_only: settings.reads_only,
         };
         Ok(match self.kind {
             Kind::Memcached if settings.password_file.is_some() => {

@@ -5,10 +5,10 @@
 //! server's file: a restarted server has that of its file again, and is another incarnation.
 //!
 //! - With `maxmemory-policy noeviction`, the default, a lowered limit would make writes fail. Such
-//!   a server is refused, with the remedy.
+//!   a server is refused, with the remedy, unless it is only looked at.
 //! - With `maxmemory 0` the server has no limit: [`Look::limits`] is empty until the first resize,
 //!   which limits it, and evicts if it has more.
-//! - A replica is refused: its memory follows that of its primary.
+//! - A replica is refused likewise: its memory follows that of its primary.
 //!
 //! *In use* is `used_memory`: all that Redis has allocated, without what the allocator wastes
 //! (`mem_fragmentation_ratio`).
@@ -116,6 +116,9 @@ impl Redis {
 
     fn info(&mut self, deadline: Deadline) -> Result<Info, InstanceError> {
         let info = self.client.info(deadline).map_err(|error| self.client.failed(error))?;
+        if self.identity.reads_only {
+            return Ok(info);
+        }
         let problem = if info.is_replica {
             "is a replica, whose memory follows that of its primary; give the agent the primary's address"
         } else if info.policy == "noeviction" {

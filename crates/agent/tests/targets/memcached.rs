@@ -134,6 +134,29 @@ fn memory_that_cannot_be_freed_is_an_error() {
 }
 
 #[test]
+fn a_server_that_is_only_looked_at_keeps_its_items() {
+    let Some(server) = memcached(64) else { return };
+    let mut client = Client::new(server.address);
+    for key in 0..40 {
+        client.send(&format!("set {key} 0 0 1000000 noreply\r\n{}\r\n", "x".repeat(1_000_000)));
+    }
+    assert_eq!(client.ask("mn"), "MN");
+    // By its owner, who may well want it to shrink slowly.
+    assert_eq!(client.ask("cache_memlimit 20"), "OK");
+    let settings = TargetSettings { sampling: always(), reads_only: true, ..TargetSettings::default() };
+    let mut instance = open("memcached", server.address, settings);
+    for _ in 0..5 {
+        let (limit, used) = holding(&instance.look().expect("a look"));
+        assert_eq!((limit, used > 35 * MIB), (20 * MIB, true), "{used}");
+    }
+    let error = instance.resize(&amounts::of_memory(9 * MIB), &[]).expect_err("only looked at").to_string();
+    assert!(error.contains("only looked at"), "{error}");
+    let Some(server) = memcached_with(64, &["-M"]) else { return };
+    let settings = TargetSettings { sampling: always(), reads_only: true, ..TargetSettings::default() };
+    open("memcached", server.address, settings).look().expect("one that evicts nothing is looked at");
+}
+
+#[test]
 fn a_restart_is_another_incarnation() {
     let Some(mut server) = memcached(64) else { return };
     let mut instance = agent(&server);

@@ -113,6 +113,34 @@ fn a_limit_is_set_and_memory_is_freed() {
     assert!(error.contains("outside of its bounds"), "{error}");
 }
 
+/// An agent that changes nothing, and learns from idle times alone.
+fn look_only(server: &Server) -> Box<dyn Instance> {
+    let sampling = Sampling { redis: RedisLearning::Ages, ..always() };
+    open("redis", server.address, TargetSettings { sampling, reads_only: true, ..TargetSettings::default() })
+}
+
+#[test]
+fn a_server_as_it_is_shipped_has_a_curve_and_is_not_changed() {
+    let Some(server) = redis(&[]) else { return };
+    let mut client = Client::new(server.address);
+    let mut zipf = Zipf::new(5_000, 0.9, 7);
+    let mut instance = look_only(&server);
+    let look = poll(Duration::from_secs(60), || {
+        load(&mut client, &mut zipf, 5_000, 1_000);
+        let look = instance.look().expect("a look");
+        look.pools[0].curve.is_some().then_some(look)
+    });
+    let look = look.expect("a curve");
+    assert!(look.limits.is_empty(), "it has no limit");
+    let used = amounts::memory(&look.used) as f64;
+    let (curve, _) = curve_of(&look).expect("a curve");
+    assert!(curve.miss_ratio(used / 4.0) > curve.miss_ratio(used), "{curve:?}");
+    let error = instance.resize(&amounts::of_memory(9 * MIB), &[]).expect_err("only looked at").to_string();
+    assert!(error.contains("only looked at"), "{error}");
+    client.send("CONFIG GET maxmemory\r\n");
+    assert_eq!((0..5).map(|_| client.line()).last().as_deref(), Some("0"), "nothing was set");
+}
+
 #[test]
 fn a_server_that_evicts_nothing_is_refused() {
     let Some(server) = redis(&[]) else { return };
@@ -133,6 +161,7 @@ fn a_server_that_evicts_nothing_is_refused() {
     assert_eq!(client.ask("REPLICAOF 127.0.0.1 1"), "+OK");
     let (words, _) = failure(&mut *instance);
     assert!(words.contains("is a replica"), "{words}");
+    look_only(&server).look().expect("its reads are of interest, too");
 }
 
 #[test]
