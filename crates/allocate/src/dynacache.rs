@@ -32,7 +32,8 @@ impl Policy for Dynacache {
     }
 }
 
-/// The reason why memory goes from one pool to another: the worth of the next MiB to either.
+/// The reason why memory goes from one pool to another: the worth of the next MiB to either, and
+/// how much more a miss of one counts, by weight or by what it costs.
 pub(crate) fn reason(from: Option<&Pool>, to: Option<&Pool>) -> String {
     let worth = |pool: &Pool| {
         let size = pool.size as f64;
@@ -41,7 +42,17 @@ pub(crate) fn reason(from: Option<&Pool>, to: Option<&Pool>) -> String {
     };
     match (from, to) {
         (Some(from), Some(to)) => {
-            format!("a MiB more saves {} in {}, and {} in {}", worth(to), to.name, worth(from), from.name)
+            let more = match to.weight / from.weight {
+                ratio if (ratio - 1.0).abs() < 0.005 || !ratio.is_finite() => String::new(),
+                ratio => format!("; a miss in {} counts {ratio:.2} times as much", to.name),
+            };
+            format!(
+                "a MiB more saves {} in {}, and {} in {}{more}",
+                worth(to),
+                to.name,
+                worth(from),
+                from.name
+            )
         }
         (None, Some(to)) => {
             format!("nobody had it, and a MiB more saves {} in {}", worth(to), to.name)
@@ -147,6 +158,16 @@ pub(crate) mod tests {
     fn sizes(view: &View) -> Vec<u64> {
         view.validate().unwrap();
         solve(view).iter().map(|grant| grant.memory).collect()
+    }
+
+    #[test]
+    fn reasons_say_how_much_more_a_miss_counts() {
+        let [mut a, b] = ["a", "b"].map(|name| Pool { name: name.into(), ..pool(&[(1 << 30, 0.5)], 10.0) });
+        assert!(reason(Some(&b), Some(&a)).ends_with(" in b"));
+        a.weight = 3.5;
+        assert!(reason(Some(&b), Some(&a)).ends_with(" in b; a miss in a counts 3.50 times as much"));
+        assert!(reason(Some(&a), Some(&b)).ends_with("; a miss in b counts 0.29 times as much"));
+        assert!(reason(None, Some(&a)).ends_with(" in a"));
     }
 
     #[test]
