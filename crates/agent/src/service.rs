@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base::Clock;
 use control::access::Access;
+use control::patient::Bounded;
 use control::v1::agent_server::{Agent as Serve, AgentServer};
 use control::v1::orchestrator_client::OrchestratorClient;
 use control::v1::register_response::Standing;
@@ -19,7 +20,6 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status};
 
@@ -32,6 +32,8 @@ const DEADLINE: Duration = Duration::from_secs(1);
 /// The shortest and the longest time between two attempts to register.
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(5);
+/// Connections at the same time: of the orchestrator that leads, and of earlier ones.
+const MOST_CONNECTIONS: usize = 64;
 
 /// The addresses of an agent.
 #[derive(Clone, Debug)]
@@ -125,7 +127,7 @@ impl Service {
                 server = server.tls_config(tls).map_err(ServiceError::Tls)?;
             }
             let listener = TcpListener::from_std(listener).map_err(listen)?;
-            let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+            let incoming = Bounded::new(listener, MOST_CONNECTIONS).into_stream();
             let handler = AgentServer::with_interceptor(Handler(Arc::clone(&shared)), access.asked());
             let mut until = stopped.clone();
             server.add_service(handler).serve_with_incoming_shutdown(incoming, async move {

@@ -1,4 +1,5 @@
-//! The machine: the memory available to the process, on it or in its container, and its name.
+//! The machine: the memory available to the process, on it or in its container, its name, and the
+//! limit on open files.
 
 use std::fs;
 
@@ -31,6 +32,22 @@ pub fn host_name() -> String {
     match name.trim() {
         "" => "localhost".to_owned(),
         name => name.to_owned(),
+    }
+}
+
+/// Raises the limit on open files to `wanted` or as near as the hard limit allows, and returns the
+/// new limit.
+pub fn raise_open_files(wanted: u64) -> u64 {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    let current = limit.current.unwrap_or(u64::MAX);
+    if current >= wanted {
+        return current;
+    }
+    limit.current = Some(limit.maximum.map_or(wanted, |most| most.min(wanted)));
+    match setrlimit(Resource::Nofile, limit) {
+        Ok(()) => limit.current.unwrap_or(u64::MAX),
+        Err(_) => current,
     }
 }
 
@@ -71,5 +88,12 @@ mod tests {
     fn this_machine_has_memory() {
         assert!(memory_bytes() > 1 << 20);
         assert!(total_bytes().is_some_and(|total| total >= memory_bytes()));
+    }
+
+    #[test]
+    fn the_limit_on_open_files_is_raised_and_never_lowered() {
+        let before = raise_open_files(16);
+        assert!(before >= 16);
+        assert!(raise_open_files(before) >= before);
     }
 }

@@ -11,12 +11,14 @@
 //! | [`amounts`] | vectors of resources |
 //! | [`curve`] | curves in a message |
 //! | [`access`] | tokens and certificates |
+//! | [`patient`] | connections that hang up on silence, and how many there are |
 
 #![forbid(unsafe_code)]
 
 pub mod access;
 pub mod amounts;
 pub mod curve;
+pub mod patient;
 
 /// Messages and services of the first version of the format.
 #[allow(missing_docs, unreachable_pub, clippy::all)]

@@ -1,25 +1,9 @@
-//! The resources of the machine other than memory ([`base::machine`]).
+//! Checks of the files and folders that this process may write to.
 
 use std::io;
 use std::path::Path;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
-
-/// Raises the limit on open files to `wanted` or as near as the hard limit allows, and returns the
-/// new limit.
-pub fn raise_open_files(wanted: u64) -> u64 {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    let current = limit.current.unwrap_or(u64::MAX);
-    if current >= wanted {
-        return current;
-    }
-    limit.current = Some(limit.maximum.map_or(wanted, |most| most.min(wanted)));
-    match setrlimit(Resource::Nofile, limit) {
-        Ok(()) => limit.current.unwrap_or(u64::MAX),
-        Err(_) => current,
-    }
-}
 
 /// Returns an error if this process may not write to the file at `path`, which is not touched.
 pub fn check_writable(path: &Path) -> io::Result<()> {
@@ -64,11 +48,6 @@ pub fn processor_seconds() -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn this_machine_has_files() {
-        assert!(raise_open_files(16) >= 16);
-    }
 
     #[test]
     fn no_files_are_made_where_the_kernel_shows_its_own() {

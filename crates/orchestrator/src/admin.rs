@@ -13,10 +13,11 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use page::{Asked, Outcome, Page, Patient, PoolOutcome};
+use control::patient::{Bounded, Patient};
+use page::{Asked, Outcome, Page, PoolOutcome};
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::ask::{PoolCurve, PoolName, Unanswered};
 use crate::decide::{DecidedPool, Move};
@@ -26,27 +27,21 @@ use crate::shared::{LONGEST_SAVE, Shared};
 use crate::told::Told;
 
 /// Connections of operators at the same time: others wait, so that agents find room.
-const MOST_CONNECTIONS: usize = 64;
+pub(crate) const MOST_CONNECTIONS: usize = 64;
 
-/// Accepts while there are places.
-struct Bounded {
-    listener: TcpListener,
-    places: Arc<Semaphore>,
-}
+/// The connections of operators.
+struct Operators(Bounded);
 
-impl axum::serve::Listener for Bounded {
+impl axum::serve::Listener for Operators {
     type Io = Patient<TcpStream>;
     type Addr = std::net::SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        // The semaphore is never closed.
-        let place = Arc::clone(&self.places).acquire_owned().await.ok();
-        let (stream, address) = axum::serve::Listener::accept(&mut self.listener).await;
-        (Patient::new(stream, place), address)
+        self.0.accept().await
     }
 
     fn local_addr(&self) -> std::io::Result<Self::Addr> {
-        self.listener.local_addr()
+        self.0.local_addr()
     }
 }
 
@@ -113,7 +108,7 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stoppe
     let until = async move {
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
-    let listener = Bounded { listener, places: Arc::new(Semaphore::new(MOST_CONNECTIONS)) };
+    let listener = Operators(Bounded::new(listener, MOST_CONNECTIONS));
     if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(until).await {
         tracing::error!(%error, "The figures of the orchestrator cannot be read any more.");
     }

@@ -9,7 +9,7 @@ use crate::names::is_hidden;
 /// The longest name or address of an instance, in bytes.
 const LONGEST_NAME: usize = 256;
 /// Most instances that are counted.
-const MOST_INSTANCES: usize = 10_000;
+pub(crate) const MOST_INSTANCES: usize = 10_000;
 
 impl Fleet {
     /// The instance of a registration that can be accepted.

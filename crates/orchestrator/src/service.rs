@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use base::Clock;
 use control::access::{Access, AccessError, causes};
+use control::patient::Bounded;
 use control::v1::orchestrator_server::{Orchestrator as Serve, OrchestratorServer};
 use control::v1::register_response::Standing;
 use control::v1::{LeaveRequest, LeaveResponse, RegisterRequest, RegisterResponse};
@@ -16,7 +17,6 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Response, Status};
 
 use crate::etcd::EtcdConfig;
@@ -28,6 +28,7 @@ use crate::fleet::{Fleet, FleetConfig, FleetError};
 use crate::history::History;
 use crate::keeper::Keeper;
 use crate::led::Led;
+use crate::registration::MOST_INSTANCES;
 use crate::shared::{LONGEST_CALL, LONGEST_SAVE, Shared};
 use crate::store::{Store, StoreError};
 use crate::whole::Whole;
@@ -35,6 +36,12 @@ use crate::{Nanos, admin};
 
 /// The longest that the tasks take to end: the last one gives the leadership back.
 const LONGEST_END: Duration = Duration::from_secs(2);
+
+/// Connections of agents at the same time: each is of one registration.
+const MOST_AGENTS: usize = 256;
+
+/// Descriptors of the state, etcd, the runtime and the standard streams.
+const OTHER_DESCRIPTORS: u64 = 64;
 
 /// The settings of a [`Service`].
 #[derive(Clone, Debug)]
@@ -117,6 +124,7 @@ impl Service {
     pub fn start(config: ServiceConfig, access: Access, clock: Clock) -> Result<Self, ServiceError> {
         let ServiceConfig { listen, admin, period, fleet, state, etcd, history, led_node } = config;
         access.check(listen)?;
+        check_descriptors();
         if led_node.is_some() && (state.is_none() || etcd.is_some()) {
             return Err(ServiceError::Led);
         }
@@ -165,7 +173,7 @@ impl Service {
         }
         let handler = OrchestratorServer::with_interceptor(Handler(Arc::clone(&shared)), access.asked());
         let router = server.add_service(handler);
-        let incoming = TcpIncoming::from(from_std(socket, address)?).with_nodelay(Some(true));
+        let incoming = Bounded::new(from_std(socket, address)?, MOST_AGENTS).into_stream();
         let admin = admin.map(|(socket, address)| from_std(socket, address)).transpose()?;
         drop(entered);
         let mut until = stopped.clone();
@@ -275,6 +283,15 @@ fn history_of(store: Option<&Store>, most: usize) -> History {
         None => {}
     }
     history
+}
+
+/// Raises the limit on descriptors: each agent that is asked has a connection.
+fn check_descriptors() {
+    let wanted = (MOST_INSTANCES + MOST_AGENTS + admin::MOST_CONNECTIONS) as u64 + OTHER_DESCRIPTORS;
+    let limit = base::machine::raise_open_files(wanted);
+    if limit < wanted {
+        tracing::debug!(limit, wanted, "Agents beyond the limit on open files cannot be asked.");
+    }
 }
 
 fn bind(address: SocketAddr) -> Result<(std::net::TcpListener, SocketAddr), ServiceError> {

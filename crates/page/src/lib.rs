@@ -7,12 +7,11 @@
 //! that both know looks the same in both.
 //!
 //! What both serve as JSON in the same way is here too: which decisions are asked for ([`Asked`])
-//! and what came of one ([`Outcome`]). So are the connections over which they serve ([`Patient`]).
+//! and what came of one ([`Outcome`]).
 
 #![forbid(unsafe_code)]
 
 mod decisions;
-mod patient;
 
 use axum::Router;
 use axum::extract::Path;
@@ -21,7 +20,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 pub use decisions::{Asked, LISTED_MOVES, Outcome, PoolOutcome};
-pub use patient::Patient;
 
 /// The content security policy: the page runs the files of this server alone and asks this server
 /// alone, and no other page can frame it. The icon is an empty `data:`.

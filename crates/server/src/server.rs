@@ -10,7 +10,6 @@ use config::change::Change;
 use config::{Address, Config, Error, ErrorKind, ListenerConfig, PoolSettings};
 use frontend::instance::Instance;
 use frontend::listener::ListenerState;
-use frontend::machine;
 use frontend::mailbox::{Mailbox, Message};
 use frontend::pools::{add_pool, set_shares};
 use frontend::reload::put_in_force;
@@ -304,7 +303,7 @@ impl Drop for Server {
 /// allowed.
 fn check_descriptors(config: &Config, threads: usize) {
     let wanted = config.limits.max_connections as u64 + OTHER_DESCRIPTORS + 3 * threads as u64;
-    let limit = machine::raise_open_files(wanted);
+    let limit = base::machine::raise_open_files(wanted);
     if limit < wanted {
         tracing::warn!(
             limit,

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use control::patient::{Bounded, Patient};
 use frontend::shared::Shared;
-use page::Patient;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -26,9 +26,8 @@ const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The listener.
 pub(super) struct PatientListener {
-    socket: TcpListener,
+    socket: Bounded,
     shared: Arc<Shared>,
-    places: Arc<Semaphore>,
     /// The connections whose handshake is complete.
     opened: mpsc::Receiver<(Patient<Transport>, SocketAddr)>,
     opening: mpsc::Sender<(Patient<Transport>, SocketAddr)>,
@@ -37,24 +36,9 @@ pub(super) struct PatientListener {
 impl PatientListener {
     /// Takes over a non-blocking socket; to be called within a runtime.
     pub(super) fn new(socket: std::net::TcpListener, shared: Arc<Shared>) -> io::Result<Self> {
-        let socket = TcpListener::from_std(socket)?;
+        let socket = Bounded::new(TcpListener::from_std(socket)?, MAX_CONNECTIONS);
         let (opening, opened) = mpsc::channel(MAX_CONNECTIONS);
-        Ok(Self { socket, shared, places: Arc::new(Semaphore::new(MAX_CONNECTIONS)), opened, opening })
-    }
-}
-
-/// The next connection of `socket`, with one of the places.
-async fn next(
-    socket: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> (TcpStream, SocketAddr, Option<OwnedSemaphorePermit>) {
-    loop {
-        let place = Arc::clone(places).acquire_owned().await.ok();
-        match socket.accept().await {
-            Ok((stream, peer)) => return (stream, peer, place),
-            // Out of descriptors, mostly: others must end first.
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-        }
+        Ok(Self { socket, shared, opened, opening })
     }
 }
 
@@ -64,9 +48,9 @@ impl axum::serve::Listener for PatientListener {
 
     async fn accept(&mut self) -> (Patient<Transport>, SocketAddr) {
         loop {
-            let (stream, peer, place) = tokio::select! {
+            let (stream, place, peer) = tokio::select! {
                 Some(opened) = self.opened.recv() => return opened,
-                next = next(&self.socket, &self.places) => next,
+                next = self.socket.admit() => next,
             };
             let Some(tls) = self.shared.admin_tls.get() else {
                 return (Patient::new(Transport::Plain(stream), place), peer);
