@@ -34,14 +34,14 @@ pub struct AgentArguments {
     /// The name of the server among all of the orchestrator [default: its host and port]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// The machine whose memory the server takes [default: this one's name]
-    #[arg(long, value_name = "NAME")]
+    /// With an orchestrator: the machine whose memory the server takes [default: this one's name]
+    #[arg(long, value_name = "NAME", requires = "orchestrator")]
     pub node: Option<String>,
     /// The least memory that the orchestrator leaves the server [default: what the server needs]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", requires = "orchestrator")]
     pub least: Option<ByteSize>,
-    /// The most memory that the server can have [default: any]
-    #[arg(long, value_name = "SIZE")]
+    /// With an orchestrator: the most memory that the server can have [default: any]
+    #[arg(long, value_name = "SIZE", requires = "orchestrator")]
     pub most: Option<ByteSize>,
     /// Redis and Valkey: a file with the password
     #[arg(long, value_name = "FILE")]
@@ -61,7 +61,7 @@ pub struct AgentArguments {
     /// The address at which the orchestrator reaches the agent; port 0 is any free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0", requires = "orchestrator")]
     pub listen: SocketAddr,
-    /// That address as the orchestrator sees it [default: --listen]
+    /// With an orchestrator: that address as the orchestrator sees it [default: --listen]
     #[arg(long, value_name = "HOST:PORT", requires = "orchestrator")]
     pub advertise: Option<String>,
     /// Without an orchestrator: the seconds between two reports
@@ -227,7 +227,9 @@ mod tests {
         assert!(refused(&["--listen", "127.0.0.1:1"]).contains("--orchestrator"));
         assert!(refused(&["--advertise", "a:1"]).contains("--orchestrator"));
         assert!(refused(&["--orchestrator", "a:1", "--every-secs", "3"]).contains("--every-secs"));
-        assert!(refused(&["--most", "1MiB", "--least", "2MiB"]).contains("--least: 2MiB"));
+        assert!(refused(&["--most", "1MiB"]).contains("--orchestrator"));
+        let bounds = ["--orchestrator", "a:1", "--most", "1MiB", "--least", "2MiB"];
+        assert!(refused(&bounds).contains("--least: 2MiB"));
     }
 
     #[test]

@@ -76,6 +76,10 @@ pub(super) struct Memcached {
     granted: Option<u64>,
     /// Memory that cannot be freed, as of the last look.
     stuck: u64,
+    is_led: bool,
+    /// The limit that was set last. Down to another one, its owner's, nothing is released unless
+    /// an orchestrator leads it.
+    set: Option<u64>,
     _background: Background,
 }
 
@@ -101,7 +105,17 @@ impl Memcached {
         let windows = WINDOWS.or(&sampling);
         let background =
             Background::start("watch", move |stop| read_in_windows(stop, windows, &name, watcher))?;
-        Ok(Self { address, identity, wire: None, learnt, granted: None, stuck: 0, _background: background })
+        Ok(Self {
+            address,
+            identity,
+            wire: None,
+            learnt,
+            granted: None,
+            stuck: 0,
+            is_led: false,
+            set: None,
+            _background: background,
+        })
     }
 
     /// Runs `work` on the connection, which is opened if there is none, and closed on an error.
@@ -143,7 +157,9 @@ impl Memcached {
     /// whether it released one.
     fn release(&mut self, figures: &Figures, deadline: Deadline) -> Result<bool, InstanceError> {
         let over = figures.malloced.saturating_sub(figures.limit);
-        if over == 0 || !figures.reassigns || self.identity.reads_only {
+        let is_ours = self.is_led || self.set == Some(figures.limit);
+        // Without a limit memcached says 0.
+        if over == 0 || !figures.reassigns || figures.limit == 0 || !is_ours {
             return Ok(false);
         }
         let classes = figures.classes.clone();
@@ -243,6 +259,7 @@ impl Instance for Memcached {
             };
             return Err(self.refused(&format!("it answered {words} to {}; {remedy}", command.trim_end())));
         }
+        self.set = Some(limit / MIB * MIB);
         if limit < self.stuck {
             return Err(self.refused(
                 "it grows no further, but frees nothing, as it was started with -o no_slab_reassign; \
@@ -250,6 +267,10 @@ impl Instance for Memcached {
             ));
         }
         Ok(())
+    }
+
+    fn set_led(&mut self, is_led: bool) {
+        self.is_led = is_led;
     }
 }
 

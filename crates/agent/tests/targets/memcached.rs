@@ -145,12 +145,18 @@ fn a_server_that_is_only_looked_at_keeps_its_items() {
     assert_eq!(client.ask("cache_memlimit 20"), "OK");
     let settings = TargetSettings { sampling: always(), reads_only: true, ..TargetSettings::default() };
     let mut instance = open("memcached", server.address, settings);
+    // One that waits for an orchestrator looks as well.
+    let mut waiting = agent(&server);
     for _ in 0..5 {
-        let (limit, used) = holding(&instance.look().expect("a look"));
-        assert_eq!((limit, used > 35 * MIB), (20 * MIB, true), "{used}");
+        for instance in [&mut instance, &mut waiting] {
+            let (limit, used) = holding(&instance.look().expect("a look"));
+            assert_eq!((limit, used > 35 * MIB), (20 * MIB, true), "{used}");
+        }
     }
     let error = instance.resize(&amounts::of_memory(9 * MIB), &[]).expect_err("only looked at").to_string();
     assert!(error.contains("only looked at"), "{error}");
+    waiting.set_led(true);
+    assert!(holding(&waiting.look().expect("a look")).1 < 40 * MIB, "an orchestrator counts on it");
     let Some(server) = memcached_with(64, &["-M"]) else { return };
     let settings = TargetSettings { sampling: always(), reads_only: true, ..TargetSettings::default() };
     open("memcached", server.address, settings).look().expect("one that evicts nothing is looked at");

@@ -113,9 +113,9 @@ fn a_limit_is_set_and_memory_is_freed() {
     assert!(error.contains("outside of its bounds"), "{error}");
 }
 
-/// An agent that changes nothing, and learns from idle times alone.
+/// An agent that changes nothing, and learns from `MONITOR` alone.
 fn look_only(server: &Server) -> Box<dyn Instance> {
-    let sampling = Sampling { redis: RedisLearning::Ages, ..always() };
+    let sampling = Sampling { redis: RedisLearning::Monitor, ..always() };
     open("redis", server.address, TargetSettings { sampling, reads_only: true, ..TargetSettings::default() })
 }
 
