@@ -42,9 +42,10 @@ pub(crate) fn reason(from: Option<&Pool>, to: Option<&Pool>) -> String {
     };
     match (from, to) {
         (Some(from), Some(to)) => {
-            let more = match to.weight / from.weight {
-                ratio if (ratio - 1.0).abs() < 0.005 || !ratio.is_finite() => String::new(),
-                ratio => format!("; a miss in {} counts {ratio:.2} times as much", to.name),
+            let (more, less) = if to.weight >= from.weight { (to, from) } else { (from, to) };
+            let more = match more.weight / less.weight {
+                ratio if ratio < 1.005 || !ratio.is_finite() => String::new(),
+                ratio => format!("; a miss in {} counts {ratio:.2} times as much", more.name),
             };
             format!(
                 "a MiB more saves {} in {}, and {} in {}{more}",
@@ -166,7 +167,7 @@ pub(crate) mod tests {
         assert!(reason(Some(&b), Some(&a)).ends_with(" in b"));
         a.weight = 3.5;
         assert!(reason(Some(&b), Some(&a)).ends_with(" in b; a miss in a counts 3.50 times as much"));
-        assert!(reason(Some(&a), Some(&b)).ends_with("; a miss in b counts 0.29 times as much"));
+        assert!(reason(Some(&a), Some(&b)).ends_with(" in a; a miss in a counts 3.50 times as much"));
         assert!(reason(None, Some(&a)).ends_with(" in a"));
     }
 
