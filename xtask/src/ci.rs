@@ -26,9 +26,9 @@ use count::{Counts, Failures};
 use disk::Disk;
 pub(crate) use steps::steps;
 
-/// Settings of builds that leave out what a whole run never reads and most of the target folder is:
-/// what is kept for a later change of the code, and lines of code for a debugger, of which each test
-/// program has a copy. A panic says its line without them.
+/// Settings of builds that leave out what a whole run never reads and most of the target folder
+/// is: what is kept for a later change of the code, and lines of code for a debugger, of which each
+/// test program has a copy. A panic says its line without them.
 const SMALL_BUILDS: [(&str, &str); 2] = [("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "0")];
 
 /// A part of the run, in the order of [`steps()`].

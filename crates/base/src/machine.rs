@@ -92,8 +92,12 @@ mod tests {
 
     #[test]
     fn the_limit_on_open_files_is_raised_and_never_lowered() {
-        let before = raise_open_files(16);
-        assert!(before >= 16);
-        assert!(raise_open_files(before) >= before);
+        use rustix::process::{Resource, getrlimit};
+        let before = getrlimit(Resource::Nofile);
+        let current = before.current.expect("a limit");
+        assert_eq!(raise_open_files(16), current.max(16));
+        let wanted = before.maximum.map_or(current + 1, |most| most.min(current + 1));
+        assert_eq!(raise_open_files(current + 1), wanted);
+        assert_eq!(getrlimit(Resource::Nofile).current, Some(wanted));
     }
 }

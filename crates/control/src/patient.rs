@@ -1,10 +1,11 @@
-//! Connections that hang up on silence, and a listener that admits a bounded number of them: whoever
-//! can reach an address of the control plane cannot take all descriptors of the process.
+//! Connections that hang up on silence, and a listener that admits a bounded number of them:
+//! whoever can reach an address of the control plane cannot take all descriptors of the process.
 
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub struct Patient<S> {
     /// True if a byte is answered before the next request comes: not so in HTTP/2, whose frames are
     /// of many requests, or of none.
     has_turns: bool,
+    /// True once a byte has come.
+    is_heard: bool,
     /// The time of the first byte since the last answer.
     asked_at: Option<Instant>,
     _place: Option<OwnedSemaphorePermit>,
@@ -43,7 +46,7 @@ impl<S> Patient<S> {
     /// A connection of HTTP/1 over `stream`; to be called within a runtime.
     pub fn new(stream: S, place: Option<OwnedSemaphorePermit>) -> Self {
         let deadline = Box::pin(tokio::time::sleep(FIRST_BYTE));
-        Self { stream, deadline, has_turns: true, asked_at: None, _place: place }
+        Self { stream, deadline, has_turns: true, is_heard: false, asked_at: None, _place: place }
     }
 
     /// A connection of HTTP/2 over `stream`, whose other end is alive if it sends anything.
@@ -56,11 +59,14 @@ impl<S> Patient<S> {
         &self.stream
     }
 
-    /// Passes on the result of an attempt: a success moves the deadline, and waiting past it is a
-    /// failure.
+    /// Passes on the result of an attempt: a success moves the deadline once a byte has come, and
+    /// waiting past it is a failure.
     fn judge<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if result.is_ready() {
-            self.deadline.as_mut().reset(Instant::now() + PATIENCE);
+            // In HTTP/2 the first word is the server's, whether or not anybody listens.
+            if self.is_heard {
+                self.deadline.as_mut().reset(Instant::now() + PATIENCE);
+            }
             return result;
         }
         match self.deadline.as_mut().poll(context) {
@@ -77,6 +83,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.is_heard |= result.is_ready();
         if result.is_ready() && self.has_turns {
             let now = Instant::now();
             let asked_at = *self.asked_at.get_or_insert(now);
@@ -123,12 +130,15 @@ impl Connected for Patient<TcpStream> {
 pub struct Bounded {
     listener: TcpListener,
     places: Arc<Semaphore>,
+    /// True while none can be accepted, which is logged once.
+    is_failing: AtomicBool,
 }
 
 impl Bounded {
     /// A listener with `most` connections at the same time.
     pub fn new(listener: TcpListener, most: usize) -> Self {
-        Self { listener, places: Arc::new(Semaphore::new(most)) }
+        let places = Arc::new(Semaphore::new(most));
+        Self { listener, places, is_failing: AtomicBool::new(false) }
     }
 
     /// The address.
@@ -162,11 +172,15 @@ impl Bounded {
                 Ok((stream, address)) => {
                     // Only slower without it.
                     let _ = stream.set_nodelay(true);
+                    self.is_failing.store(false, Ordering::Relaxed);
                     return (stream, place, address);
                 }
                 Err(error) => {
                     // Without a pause, a process without descriptors would try all the time.
-                    tracing::debug!(%error, "A connection cannot be accepted.");
+                    if !self.is_failing.swap(true, Ordering::Relaxed) {
+                        let address = self.listener.local_addr().ok();
+                        tracing::warn!(%error, ?address, "Connections cannot be accepted.");
+                    }
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -218,6 +232,10 @@ mod tests {
     async fn one_that_never_says_anything_is_given_up_sooner() {
         let (mut client, server) = tokio::io::duplex(64);
         let mut server = Patient::new(server, None);
+        assert_eq!(patience(&mut server).await, 10);
+        let (_silent, server) = tokio::io::duplex(64);
+        let mut server = Patient::without_turns(server, None);
+        server.write_all(b"the server's settings").await.expect("room");
         assert_eq!(patience(&mut server).await, 10);
         let (mut other, server) = tokio::io::duplex(64);
         let mut server = Patient::new(server, None);

@@ -1,4 +1,4 @@
-//! Checks of the files and folders that this process may write to.
+//! Checks of the files that this process may write to, and its processor time.
 
 use std::io;
 use std::path::Path;

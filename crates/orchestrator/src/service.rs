@@ -290,7 +290,7 @@ fn check_descriptors() {
     let wanted = (MOST_INSTANCES + MOST_AGENTS + admin::MOST_CONNECTIONS) as u64 + OTHER_DESCRIPTORS;
     let limit = base::machine::raise_open_files(wanted);
     if limit < wanted {
-        tracing::debug!(limit, wanted, "Agents beyond the limit on open files cannot be asked.");
+        tracing::info!(limit, "The limit on open files bounds how many agents can be asked.");
     }
 }
 
