@@ -21,6 +21,7 @@
 //! | [`hull`], [`exact`] | exact solutions, over hulls and for worths of any shape |
 //! | [`holpaca`] | throughput maximisation and minimum throughputs, with either solver |
 //! | [`cost`] | misses that count by what one costs |
+//! | [`demand`] | the rate of requests by which a pool has memory |
 //! | [`registry`] | all policies by name |
 //! | [`interval`] | the time until the next decision |
 //! | [`fairness`] | the normalised throughput: the gain or loss of a pool against its share |
@@ -39,6 +40,7 @@ pub mod arbiter;
 pub mod cliffhanger;
 pub mod cost;
 pub mod decision;
+pub mod demand;
 pub mod drf;
 pub mod dynacache;
 pub mod exact;

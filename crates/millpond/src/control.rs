@@ -146,6 +146,8 @@ struct Last {
     counts: Counts,
     /// Misses per second, smoothed.
     backend_per_sec: f64,
+    /// The mean rate of reads; `None` before the first one is known.
+    mean_rate: Option<f64>,
     /// The memory that LRU would need to miss as little, for each byte of the pool, smoothed.
     benefit: f64,
     slab_bytes: u64,
@@ -155,8 +157,8 @@ struct Last {
 
 impl Last {
     fn of(pool: &PoolStats, seen: &Seen, promised: Option<(u64, f64)>) -> Self {
-        let Seen { counts, backend_per_sec, benefit, .. } = *seen;
-        Self { counts, backend_per_sec, benefit, slab_bytes: pool.slab_bytes, promised }
+        let Seen { counts, backend_per_sec, mean_rate, benefit, .. } = *seen;
+        Self { counts, backend_per_sec, mean_rate, benefit, slab_bytes: pool.slab_bytes, promised }
     }
 
     /// The miss ratio that was predicted for the time since, if the pool had about the memory that
@@ -374,7 +376,7 @@ impl Controller {
                 slab_bytes: pool.slab_bytes,
                 before_bytes,
                 granted_bytes,
-                reads_per_sec: seen.pool.request_rate,
+                reads_per_sec: seen.reads_per_sec,
                 promised_per_sec: seen.pool.min_request_rate,
                 missed: seen.missed,
                 miss_cost: seen.miss_cost,

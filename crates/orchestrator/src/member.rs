@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use allocate::{Place, Pool};
+use allocate::{Place, Pool, demand};
 use control::v1::{Amount, Holding, Instance, PoolGrant, PoolReport, StatsResponse};
 use control::{MOST_CURVE_POINTS, amounts, curve as messages};
 use curve::{MissRatioCurve, Point, Unit};
@@ -78,6 +78,8 @@ pub(crate) struct PoolState {
     before: (u64, u64),
     counted_at_millis: u64,
     pub(crate) reads_per_sec: f64,
+    /// Their mean over the last minutes, once a rate is known.
+    mean_rate: Option<f64>,
     /// Misses per second, smoothed.
     pub(crate) misses_per_sec: f64,
     /// The miss ratio between the last two reports, if there were reads enough.
@@ -136,7 +138,8 @@ impl PoolState {
         pool.floor = self.floor();
         pool.ceiling = none_is_any(&self.report.ceilings).max(pool.floor);
         pool.weight = finite(self.report.weight);
-        pool.request_rate = self.reads_per_sec.min(MOST_RATE);
+        let rate = self.reads_per_sec.max(self.mean_rate.unwrap_or(0.0));
+        pool.request_rate = rate.min(MOST_RATE);
         pool.min_request_rate = finite(self.report.promised_per_sec);
         pool
     }
@@ -163,6 +166,8 @@ impl PoolState {
         self.missed = (reads >= LEAST_READS).then(|| misses as f64 / reads as f64);
         if secs > 0.0 {
             self.reads_per_sec = reads as f64 / secs;
+            let former = self.mean_rate.unwrap_or(self.reads_per_sec);
+            self.mean_rate = Some(demand::mean_rate(former, self.reads_per_sec, secs));
             let now = misses as f64 / secs;
             self.misses_per_sec = now + SMOOTHING * (self.misses_per_sec - now);
         }
@@ -323,6 +328,7 @@ impl Member {
                 before: (told.reads, told.misses),
                 counted_at_millis: 0,
                 reads_per_sec: 0.0,
+                mean_rate: None,
                 misses_per_sec: 0.0,
                 missed: None,
                 granted: None,

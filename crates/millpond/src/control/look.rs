@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allocate::guard::Rails;
-use allocate::{Grant, Outcome, Pool, View, partition};
+use allocate::{Grant, Outcome, Pool, View, demand, partition};
 use curve::{MissRatioCurve, Unit};
 use memory::watch::{CurveConfig, PoolCurve};
 use memory::{ByteSize, Cache, Error, ErrorKind, PoolId, PoolStats};
@@ -35,8 +35,12 @@ const LEAST_KEYS: usize = 64;
 
 /// A pool as the policy sees it, and what was read of it since the last round.
 pub(super) struct Seen {
-    /// In bytes of slabs, with the size as it is.
+    /// In bytes of slabs, with the size as it is, and its rate by [`demand`].
     pub(super) pool: Pool,
+    /// Reads per second since the last round.
+    pub(super) reads_per_sec: f64,
+    /// Their mean over the last minutes, once a rate is known.
+    pub(super) mean_rate: Option<f64>,
     /// The counts now.
     pub(super) counts: Counts,
     /// The misses per second that its backend carries: as configured, or those that it had lately.
@@ -163,7 +167,12 @@ impl Controller {
         seen.floor = pool.reserve_bytes;
         seen.ceiling = pool.limit_bytes.unwrap_or(u64::MAX).max(seen.floor);
         seen.weight = f64::from(pool.weight);
-        seen.request_rate = if secs > 0.0 { reads as f64 / secs } else { 0.0 };
+        let reads_per_sec = if secs > 0.0 { reads as f64 / secs } else { 0.0 };
+        let mean_rate = last.filter(|_| secs > 0.0).map(|last| {
+            let former = last.mean_rate.unwrap_or(reads_per_sec);
+            demand::mean_rate(former, reads_per_sec, secs)
+        });
+        seen.request_rate = reads_per_sec.max(mean_rate.unwrap_or(0.0));
         seen.min_request_rate = self.promises.get(&pool.name).copied().unwrap_or(0.0);
         let backend_per_sec = self.backends.get(&pool.name).copied().unwrap_or_else(|| {
             let now = if secs > 0.0 { misses as f64 / secs } else { 0.0 };
@@ -177,6 +186,8 @@ impl Controller {
         let miss_cost = self.miss_costs.get(&pool.name).copied().or_else(cost_learnt);
         Ok(Seen {
             pool: seen,
+            reads_per_sec,
+            mean_rate,
             counts,
             backend_per_sec,
             benefit,

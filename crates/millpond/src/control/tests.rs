@@ -100,6 +100,31 @@ fn memory_goes_to_the_pool_that_misses_less_with_it() {
 }
 
 #[test]
+fn a_pool_keeps_what_it_would_have_to_fill_again_after_a_pause() {
+    let mut load = Load::new();
+    // Half of the keys fit: while both are read, those of the small pool are worth three times as
+    // much as the others.
+    load.cache.set_memory(ByteSize::mib(16)).expect("it is empty");
+    load.rare = 0;
+    let mut controller = Controller::new(config("most-hits")).expect("a policy");
+    controller.round(&load.cache).expect("a round");
+    let mut granted = |load: &mut Load, rounds: usize| {
+        let mut last = 0;
+        for _ in 0..rounds {
+            load.run(40_000);
+            last = controller.round(&load.cache).expect("a round").pools[0].granted_bytes;
+        }
+        last
+    };
+    let before = granted(&mut load, 10);
+    load.reads_small = false;
+    let kept = granted(&mut load, 3);
+    assert!(kept >= before / 4 * 3, "{kept} of {before} after 30 s");
+    let gone = granted(&mut load, 40);
+    assert!(gone < before / 2, "{gone} of {before} after some minutes");
+}
+
+#[test]
 fn nothing_is_decided_while_memory_is_free() {
     let mut load = Load::new();
     let mut controller = Controller::new(config("equal")).expect("a policy");
@@ -240,7 +265,7 @@ fn a_pool_that_is_not_read_gives_what_others_can_use() {
         load.run(40_000);
     }
     load.reads_small = false;
-    for _ in 0..12 {
+    for _ in 0..24 {
         controller.round(&load.cache).expect("a round");
         load.run(40_000);
     }
