@@ -109,6 +109,30 @@ impl Decision {
         grants: Vec<Grant>,
         reason: impl Fn(Option<usize>, Option<usize>) -> String,
     ) -> Self {
+        Self::by_step(view, grants, |from, to, _| reason(from, to))
+    }
+
+    /// The same, with the reasons of a policy that goes by worth: the misses per second that each
+    /// move saves and costs. `more` returns words to add, given the places of both pools.
+    ///
+    /// # Panics
+    /// If there is not exactly one grant for each pool.
+    pub(crate) fn by_worth(
+        view: &View,
+        grants: Vec<Grant>,
+        more: impl Fn(Option<usize>, Option<usize>) -> String,
+    ) -> Self {
+        let pool = |place: Option<usize>| place.map(|i| &view.pools[i]);
+        Self::by_step(view, grants, |from, to, step| {
+            format!("{}{}", worth(pool(from), pool(to), step), more(from, to))
+        })
+    }
+
+    fn by_step(
+        view: &View,
+        grants: Vec<Grant>,
+        reason: impl Fn(Option<usize>, Option<usize>, Step) -> String,
+    ) -> Self {
         assert_eq!(grants.len(), view.pools.len(), "each pool has one grant");
         let present: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
         let outcomes = |grants: &[Grant]| {
@@ -136,11 +160,45 @@ impl Decision {
     }
 }
 
+/// The misses per second that a move saves in the pool that receives, and costs the one that gives.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    saved: f64,
+    lost: f64,
+}
+
+/// The reason of a move by what it saves and costs, and how much more a miss of one of the pools
+/// counts, by weight or by what it costs.
+fn worth(from: Option<&Pool>, to: Option<&Pool>, Step { saved, lost }: Step) -> String {
+    match (from, to) {
+        (Some(from), Some(to)) => {
+            let (more, less) = if to.weight >= from.weight { (to, from) } else { (from, to) };
+            let counts = match more.weight / less.weight {
+                ratio if ratio < 1.005 || !ratio.is_finite() => String::new(),
+                ratio => format!("; a miss in {} counts {ratio:.2} times as much", more.name),
+            };
+            // Memory that several give and several receive is paired by amounts alone.
+            let beside = if to.weight * saved < from.weight * lost {
+                "; the moves of this decision pay together"
+            } else {
+                ""
+            };
+            format!(
+                "saves {saved:.3} misses/s in {}, and costs {lost:.3} in {}{counts}{beside}",
+                to.name, from.name
+            )
+        }
+        (None, Some(to)) => format!("nobody had it, and it saves {saved:.3} misses/s in {}", to.name),
+        (Some(from), None) => format!("nobody may have what {} gives", from.name),
+        (None, None) => String::new(),
+    }
+}
+
 /// Pairs givers with takers. Memory that is or becomes unallocated is a partner without a pool.
 fn moves(
     view: &View,
     grants: &[Grant],
-    reason: impl Fn(Option<usize>, Option<usize>) -> String,
+    reason: impl Fn(Option<usize>, Option<usize>, Step) -> String,
 ) -> Vec<Move> {
     let (mut givers, mut takers) = (Vec::new(), Vec::new());
     for (i, (pool, grant)) in view.pools.iter().zip(grants).enumerate() {
@@ -163,16 +221,17 @@ fn moves(
     while giver < givers.len() && taker < takers.len() {
         let bytes = givers[giver].0.min(takers[taker].0);
         let (from, to) = (givers[giver].1, takers[taker].1);
-        let mut gain = 0.0;
+        let mut step = Step { saved: 0.0, lost: 0.0 };
         if let Some(i) = from {
-            gain -= misses_saved(&view.pools[i], sizes[i] - bytes, sizes[i]);
+            step.lost = misses_saved(&view.pools[i], sizes[i] - bytes, sizes[i]);
             sizes[i] -= bytes;
         }
         if let Some(i) = to {
-            gain += misses_saved(&view.pools[i], sizes[i], sizes[i] + bytes);
+            step.saved = misses_saved(&view.pools[i], sizes[i], sizes[i] + bytes);
             sizes[i] += bytes;
         }
-        moves.push(Move { from, to, bytes, gain, reason: reason(from, to) });
+        let gain = step.saved - step.lost;
+        moves.push(Move { from, to, bytes, gain, reason: reason(from, to, step) });
         givers[giver].0 -= bytes;
         takers[taker].0 -= bytes;
         giver += usize::from(givers[giver].0 == 0);
@@ -189,7 +248,7 @@ fn misses_saved(pool: &Pool, small: u64, large: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use curve::{MissRatioCurve, Unit};
+    use curve::{MissRatioCurve, Point, Unit};
 
     fn view(sizes: &[u64]) -> View {
         let pools = sizes.iter().enumerate().map(|(i, &size)| {
@@ -231,6 +290,32 @@ mod tests {
         let shrunk = to(&view(&[100, 100]), &[50, 100]);
         assert_eq!((shrunk.moves[0].to, shrunk.moves[0].bytes), (None, 50));
         assert!((shrunk.moves[0].gain + 5.0).abs() < 1e-9, "100 requests a second miss 5 % more");
+    }
+
+    /// The reasons of moves to these sizes, by worth.
+    fn reasons(view: &View, sizes: &[u64]) -> Vec<String> {
+        let grants = sizes.iter().map(|&memory| Grant { memory, resources: Vec::new() }).collect();
+        let decision = Decision::by_worth(view, grants, |_, _| String::new());
+        decision.moves.into_iter().map(|step| step.reason).collect()
+    }
+
+    #[test]
+    fn reasons_are_of_the_whole_move_and_not_of_its_first_bytes() {
+        let mut view = view(&[500, 300]);
+        // A cliff: the first 100 bytes more save nothing.
+        let points = [(399, 1.0), (400, 0.0)].map(|(size, miss_ratio)| Point { size, miss_ratio });
+        view.pools[1].curve = MissRatioCurve::new(Unit::Bytes, points).unwrap().into();
+        let saved = reasons(&view, &[300, 500]);
+        assert!(saved[0].starts_with("saves ") && saved[0].ends_with("costs 20.000 in p0"), "{saved:?}");
+        let saved: f64 = saved[0].split(' ').nth(1).unwrap().parse().unwrap();
+        assert!(saved > 20.0, "the cliff is climbed");
+        view.pools[0].weight = 3.5;
+        let counts = "; a miss in p0 counts 3.50 times as much";
+        assert!(reasons(&view, &[300, 500])[0].ends_with(counts));
+        assert!(
+            reasons(&view, &[450, 350])[0]
+                .ends_with(&format!("{counts}; the moves of this decision pay together"))
+        );
     }
 
     #[test]

@@ -28,38 +28,7 @@ impl Policy for Dynacache {
     }
 
     fn decide(&mut self, view: &View) -> Decision {
-        in_order_of_names(view, |view| Decision::to(view, solve(view), reason))
-    }
-}
-
-/// The reason why memory goes from one pool to another: the worth of the next MiB to either, and
-/// how much more a miss of one counts, by weight or by what it costs.
-pub(crate) fn reason(from: Option<&Pool>, to: Option<&Pool>) -> String {
-    let worth = |pool: &Pool| {
-        let size = pool.size as f64;
-        let saved = pool.curve.miss_ratio(size) - pool.curve.miss_ratio(size + f64::from(1 << 20));
-        format!("{:.3} misses/s", pool.request_rate * saved)
-    };
-    match (from, to) {
-        (Some(from), Some(to)) => {
-            let (more, less) = if to.weight >= from.weight { (to, from) } else { (from, to) };
-            let more = match more.weight / less.weight {
-                ratio if ratio < 1.005 || !ratio.is_finite() => String::new(),
-                ratio => format!("; a miss in {} counts {ratio:.2} times as much", more.name),
-            };
-            format!(
-                "a MiB more saves {} in {}, and {} in {}{more}",
-                worth(to),
-                to.name,
-                worth(from),
-                from.name
-            )
-        }
-        (None, Some(to)) => {
-            format!("nobody had it, and a MiB more saves {} in {}", worth(to), to.name)
-        }
-        (Some(from), None) => format!("nobody may have what {} gives", from.name),
-        (None, None) => String::new(),
+        in_order_of_names(view, |view| Decision::by_worth(view, solve(view), |_, _| String::new()))
     }
 }
 
@@ -159,16 +128,6 @@ pub(crate) mod tests {
     fn sizes(view: &View) -> Vec<u64> {
         view.validate().unwrap();
         solve(view).iter().map(|grant| grant.memory).collect()
-    }
-
-    #[test]
-    fn reasons_say_how_much_more_a_miss_counts() {
-        let [mut a, b] = ["a", "b"].map(|name| Pool { name: name.into(), ..pool(&[(1 << 30, 0.5)], 10.0) });
-        assert!(reason(Some(&b), Some(&a)).ends_with(" in b"));
-        a.weight = 3.5;
-        assert!(reason(Some(&b), Some(&a)).ends_with(" in b; a miss in a counts 3.50 times as much"));
-        assert!(reason(Some(&a), Some(&b)).ends_with(" in a; a miss in a counts 3.50 times as much"));
-        assert!(reason(None, Some(&a)).ends_with(" in a"));
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Policy for MostHits {
             let sizes = dynacache::settle(view, needed.collect());
             let grants = view.pools.iter().zip(sizes);
             let grants = grants.map(|(pool, memory)| Grant { memory, resources: pool.grants.clone() });
-            Decision::to(view, grants.collect(), dynacache::reason)
+            Decision::by_worth(view, grants.collect(), |_, _| String::new())
         })
     }
 }

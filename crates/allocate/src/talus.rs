@@ -160,15 +160,13 @@ impl Policy for OnHulls {
             }
             let grants = dynacache::solve(&hulls);
             let cliffs = cliffs(view, &grants);
-            let mut decision = Decision::by_place(&hulls, grants, |from, to| {
+            let mut decision = Decision::by_worth(&hulls, grants, |from, to| {
                 let split = |place: usize| {
                     let (a, b) = cliffs[place]?;
                     let name = &view.pools[place].name;
                     Some(format!("; {name} is on a cliff and is split between {a} and {b} bytes"))
                 };
-                let pool = |place: usize| &hulls.pools[place];
-                let split: String = from.into_iter().chain(to).filter_map(split).collect();
-                format!("{}{split}", dynacache::reason(from.map(pool), to.map(pool)))
+                from.into_iter().chain(to).filter_map(split).collect()
             });
             decision.cliffs = cliffs;
             decision
