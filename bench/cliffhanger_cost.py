@@ -10,14 +10,14 @@ pool is switched between "lru" without a strategy and the others in turns, so th
 one process.
 """
 
-import argparse
 import json
 import os
-import signal
 import statistics
 import subprocess
 import tempfile
 import time
+
+from server_cost import parser, processor_ticks, reload, serving, write
 
 PLAIN = ("lru", "base")
 OTHERS = [("lru", "hill-climbing"), ("lru+split", "base"), ("lru+split", "hill-climbing")]
@@ -33,8 +33,8 @@ def config(policy, rebalance, port):
 
 
 def load(program, port, mix, secs):
-    """Requests in this time."""
-    arguments = "--keys 1000000000000 --popularity uniform --key-size 32 --value-size 64-600 --no-load"
+    """Requests in this time. Values have one size: others would differ by seed, and the rare hit be refused."""
+    arguments = "--keys 1000000000000 --popularity uniform --key-size 32 --value-size 330 --no-load"
     arguments += f" --threads 1 --connections 4 --pipeline 32 --warm-up 0 --mix {mix} --duration {secs}s"
     arguments += f" --seed {time.monotonic_ns() % 1000000007} --json"
     target = ["--target", f"memcached://127.0.0.1:{port}"]
@@ -42,53 +42,31 @@ def load(program, port, mix, secs):
     return json.loads(client.stdout)["operations"]
 
 
-def processor_ticks(process):
-    with open(f"/proc/{process.pid}/stat") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return int(fields[11]) + int(fields[12])
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", default="target/release/millpond")
-    parser.add_argument("--pairs", type=int, default=8)
-    parser.add_argument("--secs", type=int, default=5)
-    parser.add_argument("--port", type=int, default=23100, help="the first of two")
-    args = parser.parse_args()
+    args = parser(__doc__, pairs=8, secs=5, port=23100).parse_args()
     path = os.path.join(tempfile.mkdtemp(), "millpond.toml")
+    write(path, config(*PLAIN, args.port))
 
-    def write(setting):
-        with open(path, "w") as file:
-            file.write(config(*setting, args.port))
-
-    write(PLAIN)
-    server = subprocess.Popen([args.program, "serve", "--config", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def cost(setting, mix):
-        write(setting)
-        server.send_signal(signal.SIGHUP)
+    def cost(server, setting, mix):
+        reload(server, path, config(*setting, args.port))
         # All items are queued anew, and the generations of the new queues begin.
-        time.sleep(1)
         load(args.program, args.port, mix, 1)
         before = processor_ticks(server)
         requests = load(args.program, args.port, mix, args.secs)
         return (processor_ticks(server) - before) / requests
 
-    try:
-        time.sleep(2)
+    with serving(args.program, path) as server:
         load(args.program, args.port, "get=10,set=90", 10)
         for mix, paper in MIXES:
             for setting in OTHERS:
                 ratios = []
                 for pair in range(args.pairs):
                     turns = [PLAIN, setting] if pair % 2 == 0 else [setting, PLAIN]
-                    costs = {turn: cost(turn, mix) for turn in turns}
+                    costs = {turn: cost(server, turn, mix) for turn in turns}
                     ratios.append(100 * (costs[setting] / costs[PLAIN] - 1))
                 spread = f"{min(ratios):+.1f} to {max(ratios):+.1f}"
                 name = " ".join(setting)
                 print(f"{mix:15} {name:24} {statistics.median(ratios):+.1f} % ({spread}); paper {paper} %", flush=True)
-    finally:
-        server.kill()
 
 
 if __name__ == "__main__":

@@ -9,14 +9,13 @@ Starts one server of four unlike tenants, puts load on all of them, and switches
 decides and moves nothing; "on" also moves memory, so that fewer reads are missed.
 """
 
-import argparse
 import json
 import os
-import signal
 import statistics
 import subprocess
 import tempfile
-import time
+
+from server_cost import parser, processor_ticks, reload, serving, write
 
 SHAPES = ["zipf:1.1", "zipf:0.9", "zipf:0.6", "uniform"]
 
@@ -47,46 +46,25 @@ def load(program, port, secs):
     return sum(json.loads(client.communicate()[0])["pools"][0]["gets"] for client in clients)
 
 
-def processor_ticks(process):
-    with open(f"/proc/{process.pid}/stat") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return int(fields[11]) + int(fields[12])
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", default="target/release/millpond")
-    parser.add_argument("--mode", default="dry-run", choices=["dry-run", "on"])
-    parser.add_argument("--pairs", type=int, default=8)
-    parser.add_argument("--secs", type=int, default=6)
-    parser.add_argument("--port", type=int, default=23000, help="the first of ten")
-    args = parser.parse_args()
+    flags = parser(__doc__, pairs=8, secs=6, port=23000)
+    flags.add_argument("--mode", default="dry-run", choices=["dry-run", "on"])
+    args = flags.parse_args()
     path = os.path.join(tempfile.mkdtemp(), "millpond.toml")
-
-    def write(mode):
-        with open(path, "w") as file:
-            file.write(config(mode, args.port))
-
-    write("off")
-    server = subprocess.Popen([args.program, "serve", "--config", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        time.sleep(2)
+    write(path, config("off", args.port))
+    with serving(args.program, path) as server:
         load(args.program, args.port, 30)
         ratios = []
         for pair in range(args.pairs):
             cost = {}
             for mode in sorted(["off", args.mode], reverse=pair % 2 == 1):
-                write(mode)
-                server.send_signal(signal.SIGHUP)
-                time.sleep(1)
+                reload(server, path, config(mode, args.port))
                 before = processor_ticks(server)
                 reads = load(args.program, args.port, args.secs)
                 cost[mode] = (processor_ticks(server) - before) / reads
             ratios.append(cost[args.mode] / cost["off"])
             print(f"{ratios[-1]:.3f}", flush=True)
         print(f"median {statistics.median(ratios):.3f}, {min(ratios):.3f} to {max(ratios):.3f}")
-    finally:
-        server.kill()
 
 
 if __name__ == "__main__":
