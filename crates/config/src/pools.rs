@@ -30,10 +30,11 @@ settings! {
         /// classes would take over half of the memory (2 to 11 KB each, by policy).
         online policy: PolicyKind = PolicyKind::S3_FIFO;
 
-        /// How its size classes trade slabs, about once a second: "base" (only for classes whose
-        /// allocations fail), "tail-age", "hits-per-slab", "marginal-hits", "hill-climbing",
-        /// "free-memory" or "random" (docs/rebalancing.md).
-        online rebalance: String = "base".to_owned();
+        /// How its size classes trade slabs, about once a second: "clear-gain" (to classes that
+        /// clearly gain more hits than others lose, so that slabs follow the sizes in use), "base"
+        /// (only to classes whose allocations fail), "tail-age", "hits-per-slab", "marginal-hits",
+        /// "hill-climbing", "free-memory" or "random" (docs/rebalancing.md).
+        online rebalance: String = "clear-gain".to_owned();
 
         /// Gives the pool its own key space.
         restart own_keys: bool = true;

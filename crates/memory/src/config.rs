@@ -114,7 +114,8 @@ pub struct PoolConfig {
     /// as they are.
     pub tuning: Option<Tuning>,
     /// The strategy by which classes give slabs to each other, about once a second
-    /// ([`crate::Cache::maintain`]). Default: only for classes whose allocations fail.
+    /// ([`crate::Cache::maintain`]). Default: if the one would clearly gain more hits than the
+    /// other loses, or if its allocations fail ([`crate::strategy::ClearGain`]).
     pub strategy: Strategy,
     /// Hooks that are called when its items end, and that are asked whether they may be evicted.
     /// Default: none.
@@ -134,7 +135,7 @@ impl Default for PoolConfig {
             policy: PolicyKind::default(),
             classes: SizeClassConfig::default(),
             tuning: None,
-            strategy: Strategy::OnFailures,
+            strategy: Strategy::default(),
             lifecycle: None,
             own_keys: true,
         }

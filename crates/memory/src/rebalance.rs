@@ -80,6 +80,9 @@ impl Cache {
             if !which(pool) {
                 return 0;
             }
+            if !pool.rebalancer.lock().has_choice(pool.used_classes().count()) {
+                return 0;
+            }
             let view = self.view_of(pool);
             let Some(decided) = pool.rebalancer.lock().decide(&view) else { return 0 };
             let bytes = step_for(pool.slab_bytes());

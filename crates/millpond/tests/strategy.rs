@@ -80,6 +80,18 @@ fn ask_at_random(cache: &Cache, pool: PoolId, keys: u64, (rounds, round): (u32, 
     hits
 }
 
+/// Under base the slabs of sizes that nobody asks for any more stay where they are.
+#[test]
+fn by_default_slabs_follow_the_sizes_that_are_asked_for() {
+    let hits = |strategy: Strategy| {
+        let (cache, pool) = calcified(strategy);
+        ask_at_random(&cache, pool, 2_000, (60, 1_000));
+        ask_at_random(&cache, pool, 2_000, (1, 10_000))
+    };
+    let (before, followed) = (hits(Strategy::OnFailures), hits(PoolConfig::default().strategy));
+    assert!(followed > before + 2_000, "{followed} of 10,000 finds hit, and {before} without");
+}
+
 #[test]
 fn hill_climbing_finds_the_class_that_would_gain() {
     let hits = |strategy: &str| {

@@ -8,10 +8,11 @@
 //! pool does, one slab per pool and round; in a pool below 64 MiB, a sixteenth of a slab.
 //!
 //! The strategies, their formulas, thresholds and defaults are those of CacheLib (Berg et al., OSDI
-//! 2020, section 4.2, and its sources as of 2026); `docs/rebalancing.md` lists them. The
-//! differences: marginal hits has a threshold and a hold-off (CacheLib's moves a slab each round
-//! for ever, and [`MarginalHits::as_in_cachelib`] does too), ties share one rank, a class is never
-//! its own victim, and if every class evicts there is no victim by free memory.
+//! 2020, section 4.2, and its sources as of 2026), but for hill climbing, which is Cliffhanger's,
+//! and clear gain, which is Millpond's own; `docs/rebalancing.md` lists them. The differences:
+//! marginal hits has a threshold and a hold-off (CacheLib's moves a slab each round for ever, and
+//! [`MarginalHits::as_in_cachelib`] does too), ties share one rank, a class is never its own
+//! victim, and if every class evicts there is no victim by free memory.
 //!
 //! What must hold:
 //! 1. No lock, clock, thread or I/O. Random choices come from a seed.
@@ -42,7 +43,9 @@
 //! assert_eq!((decided.victim, decided.receiver), (0, Some(1)));
 //! ```
 
+mod clear_gain;
 mod credits;
+mod earnings;
 mod failures;
 mod free_memory;
 mod hill_climbing;
@@ -58,7 +61,9 @@ mod view;
 use allocate::marginal::Ranks;
 use base::rng::{SeededRng, seeded};
 
+pub use clear_gain::ClearGain;
 use credits::Credits;
+use earnings::Earnings;
 pub use failures::VictimRule;
 pub use free_memory::FreeMemory;
 pub use hill_climbing::HillClimbing;
@@ -84,11 +89,12 @@ pub struct Move {
 }
 
 /// The strategy for rebalancing a pool's slabs.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Strategy {
     /// Moves slabs only to classes whose allocations fail.
-    #[default]
     OnFailures,
+    /// Moves slabs from classes that hardly use them to those that would: the default.
+    ClearGain(ClearGain),
     /// Evens out the age of evicted items.
     TailAge(TailAge),
     /// Moves slabs toward the classes with most hits per slab.
@@ -105,11 +111,18 @@ pub enum Strategy {
     Manual(Manual),
 }
 
+impl Default for Strategy {
+    fn default() -> Self {
+        Self::ClearGain(ClearGain::default())
+    }
+}
+
 impl Strategy {
     /// The name, as in a configuration.
     pub fn name(&self) -> &'static str {
         match self {
             Self::OnFailures => "base",
+            Self::ClearGain(_) => "clear-gain",
             Self::TailAge(_) => "tail-age",
             Self::HitsPerSlab(_) => "hits-per-slab",
             Self::MarginalHits(_) => "marginal-hits",
@@ -121,8 +134,16 @@ impl Strategy {
     }
 
     /// All names except that of the manual strategy, which needs numbers.
-    pub const NAMES: [&'static str; 7] =
-        ["base", "tail-age", "hits-per-slab", "marginal-hits", "hill-climbing", "free-memory", "random"];
+    pub const NAMES: [&'static str; 8] = [
+        "base",
+        "clear-gain",
+        "tail-age",
+        "hits-per-slab",
+        "marginal-hits",
+        "hill-climbing",
+        "free-memory",
+        "random",
+    ];
 
     /// The strategy of this name with its defaults.
     ///
@@ -131,6 +152,7 @@ impl Strategy {
     pub fn by_name(name: &str) -> Result<Self, String> {
         Ok(match name {
             "base" => Self::OnFailures,
+            "clear-gain" => Self::ClearGain(ClearGain::default()),
             "tail-age" => Self::TailAge(TailAge::default()),
             "hits-per-slab" => Self::HitsPerSlab(HitsPerSlab::default()),
             "marginal-hits" => Self::MarginalHits(MarginalHits::default()),
@@ -156,6 +178,7 @@ impl Strategy {
         match self {
             Self::TailAge(_) | Self::HitsPerSlab(_) => view::HOLD_OFF_ROUNDS,
             Self::MarginalHits(config) => config.hold_off_rounds,
+            Self::ClearGain(config) => config.hold_off_rounds,
             _ => 0,
         }
     }
@@ -168,9 +191,10 @@ pub struct Rebalancer {
     victim_rule: VictimRule,
     history: History,
     /// The history before the last move was decided.
-    before: Option<(History, Credits)>,
+    before: Option<(History, Credits, Earnings)>,
     ranks: Ranks<u16>,
     credits: Credits,
+    earnings: Earnings,
     rng: SeededRng,
 }
 
@@ -190,15 +214,16 @@ impl Rebalancer {
             before: None,
             ranks: Ranks::default(),
             credits: Credits::default(),
+            earnings: Earnings::default(),
             rng: seeded(seed),
         }
     }
 
-    /// Prepares for a new pool: under [`Strategy::OnFailures`], the first round already counts the
-    /// allocations that failed before it. No effect under other strategies.
+    /// Prepares for a new pool: under [`Strategy::OnFailures`] and [`Strategy::ClearGain`], the
+    /// first round already counts what happened before it. No effect under other strategies.
     #[must_use]
     pub fn of_a_new_pool(mut self) -> Self {
-        if self.strategy == Strategy::OnFailures {
+        if matches!(self.strategy, Strategy::OnFailures | Strategy::ClearGain(_)) {
             self.history.end(&PoolView::default(), true);
         }
         self
@@ -209,10 +234,16 @@ impl Rebalancer {
         &self.strategy
     }
 
+    /// Returns whether a pool with this many classes can have a move.
+    pub fn has_choice(&self, classes: usize) -> bool {
+        classes > 1 || matches!(self.strategy, Strategy::FreeMemory(_))
+    }
+
     /// Changes the strategy. The history is kept, and nothing is owed.
     pub fn set_strategy(&mut self, strategy: Strategy) {
         if strategy.name() != self.strategy.name() {
             self.credits = Credits::default();
+            self.earnings = Earnings::default();
             self.before = None;
         }
         self.strategy = strategy;
@@ -222,17 +253,18 @@ impl Rebalancer {
     /// made; the first call only records them. The move is assumed to be executed, unless
     /// [`Self::failed`] is called. Classes whose allocations fail come first, under every strategy.
     pub fn decide(&mut self, pool: &PoolView) -> Option<Move> {
-        let before = self.credits.clone();
+        let before = (self.credits.clone(), self.earnings.clone());
         let round = self.begin(pool)?;
         let decided = self.for_failures(&round).or_else(|| self.by_strategy(&round));
         let resets_hits = matches!(&self.strategy, Strategy::HitsPerSlab(config) if config.reset_hits_always);
-        self.before = decided.is_some().then(|| (self.history.clone(), before));
+        self.before = decided.is_some().then(|| (self.history.clone(), before.0, before.1));
         self.history.end(pool, decided.is_some() || resets_hits);
         if let Some(Move { victim, receiver: Some(receiver), .. }) = decided {
             self.history.hold_off(receiver, self.strategy.hold_off_rounds());
             if self.strategy.needs_shadows() {
                 self.credits.pay(victim, receiver);
             }
+            self.earnings.forget_half();
         }
         decided
     }
@@ -242,7 +274,7 @@ impl Rebalancer {
     /// added to the next one.
     pub fn failed(&mut self) {
         if let Some(before) = self.before.take() {
-            (self.history, self.credits) = before;
+            (self.history, self.credits, self.earnings) = before;
         }
     }
 
@@ -261,6 +293,9 @@ impl Rebalancer {
         let round = self.history.begin(pool)?;
         if let Strategy::HillClimbing(config) = &self.strategy {
             self.credits.add(&round, config.hits_per_slab);
+        }
+        if let Strategy::ClearGain(_) = &self.strategy {
+            self.earnings.add(&round);
         }
         if let Strategy::MarginalHits(config) = &self.strategy {
             let scores = round.classes.iter().map(|class| (u16::from(class.number), class.counts.tail_hits));
@@ -285,6 +320,7 @@ impl Rebalancer {
     fn victim(&mut self, round: &Round, except: Option<u8>) -> Option<(u8, String)> {
         match &self.strategy {
             Strategy::OnFailures => None,
+            Strategy::ClearGain(config) => config.victim(round, &self.earnings, except),
             Strategy::TailAge(config) => config.victim(round, except),
             Strategy::HitsPerSlab(config) => config.victim(round, except),
             Strategy::MarginalHits(config) => config.victim(round, &self.ranks, except),
@@ -299,6 +335,7 @@ impl Rebalancer {
     fn by_strategy(&mut self, round: &Round) -> Option<Move> {
         match &self.strategy {
             Strategy::OnFailures => None,
+            Strategy::ClearGain(config) => config.pick(round, &self.earnings),
             Strategy::TailAge(config) => config.pick(round),
             Strategy::HitsPerSlab(config) => config.pick(round),
             Strategy::MarginalHits(config) => config.pick(round, &self.ranks),

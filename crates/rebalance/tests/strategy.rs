@@ -5,8 +5,8 @@ mod pools;
 
 use base::rng::{Rng, seeded};
 use millpond_rebalance::strategy::{
-    ClassView, Counts, FreeMemory, HillClimbing, HitsPerSlab, Manual, MarginalHits, Move, PoolView, Random,
-    Rebalancer, Strategy, TailAge, VictimRule,
+    ClassView, ClearGain, Counts, FreeMemory, HillClimbing, HitsPerSlab, Manual, MarginalHits, Move,
+    PoolView, Random, Rebalancer, Strategy, TailAge, VictimRule,
 };
 
 const SLAB_BYTES: u64 = 4 << 20;
@@ -117,6 +117,85 @@ fn hill_climbing_keeps_what_is_owed() {
     assert_eq!(moves, 4);
 }
 
+/// A class of ten slabs that evicts, with these hits and tail hits.
+fn earning(number: u8, hits: u64, tail_hits: u64) -> ClassView {
+    ClassView { counts: Counts { hits, tail_hits, evictions: 1, ..Counts::default() }, ..class(number) }
+}
+
+#[test]
+fn clear_gain_moves_what_gains_more_than_it_costs() {
+    type Case<'a> = (&'a str, &'a [(u64, u64)], Option<(u8, Option<u8>)>);
+    let cases: [Case<'_>; 8] = [
+        ("slabs that nobody reads", &[(0, 0), (500, 40)], Some((0, Some(1)))),
+        ("too few hits to tell", &[(0, 0), (500, 9)], None),
+        ("nobody gains", &[(0, 0), (900, 0)], None),
+        ("a quarter more", &[(100, 40), (500, 50)], Some((0, Some(1)))),
+        ("less than a quarter more", &[(100, 40), (500, 49)], None),
+        // Ten slabs of 80 hits each: half of that.
+        ("hits whose loss the tail does not show", &[(800, 0), (900, 49)], None),
+        ("the same, but for more", &[(800, 0), (900, 50)], Some((0, Some(1)))),
+        ("who loses least gives, who gains most gets", &[(50, 10), (9, 1), (70, 30)], Some((1, Some(2)))),
+    ];
+    for (what, hits, expected) in cases {
+        let classes: Vec<ClassView> =
+            (0..).zip(hits).map(|(number, &(hits, tail))| earning(number, hits, tail)).collect();
+        let strategy = Strategy::ClearGain(ClearGain::default());
+        assert_eq!(ends(decide(strategy.clone(), &full(&classes))), expected, "{what}");
+        let roomy = PoolView { is_full: false, ..full(&classes) };
+        assert_eq!(decide(strategy, &roomy), None, "{what}, in a pool that has room");
+    }
+    let gains = [earning(0, 0, 0), earning(1, 500, 40)];
+    let unlike = [
+        ("it evicts nothing", Counts { evictions: 0, ..gains[1].counts }, 0),
+        ("it has a slab that it does not use", gains[1].counts, 4_096),
+    ];
+    for (why, counts, free_chunks) in unlike {
+        let classes = [gains[0].clone(), ClassView { counts, free_chunks, ..gains[1].clone() }];
+        assert_eq!(decide(Strategy::ClearGain(ClearGain::default()), &full(&classes)), None, "{why}");
+    }
+}
+
+/// In a small pool less than a slab moves at a time, and tail hits are still those of a slab.
+#[test]
+fn clear_gain_compares_steps_with_steps() {
+    let step_bytes = SLAB_BYTES / 16;
+    let moves = |tail_hits| {
+        let classes = [(0, 0, 0), (1, 100, tail_hits)]
+            .map(|(number, hits, tail)| ClassView { slabs: 40, ..earning(number, hits, tail) });
+        let pool = PoolView { step_bytes, ..full(&classes) };
+        ends(decide(Strategy::ClearGain(ClearGain::default()), &pool))
+    };
+    assert_eq!([moves(16 * 10 - 1), moves(16 * 10)], [None, Some((0, Some(1)))]);
+}
+
+#[test]
+fn clear_gain_adds_up_few_hits_and_forgets_after_a_move() {
+    let mut rebalancer = Rebalancer::new(Strategy::ClearGain(ClearGain::default()));
+    let mut pool = full(&[earning(0, 0, 0), earning(1, 0, 0)]);
+    assert_eq!(rebalancer.decide(&pool), None, "the first round only looks");
+    let mut round = |rebalancer: &mut Rebalancer| {
+        let counts = &mut pool.classes[1].counts;
+        (counts.hits, counts.tail_hits, counts.evictions) =
+            (counts.hits + 20, counts.tail_hits + 3, counts.evictions + 1);
+        ends(rebalancer.decide(&pool))
+    };
+    let decided: Vec<bool> = (0..8).map(|_| round(&mut rebalancer).is_some()).collect();
+    // 3, 6, 9, 12; then half of that and 3, and so on.
+    assert_eq!(decided, [false, false, false, true, false, true, false, true]);
+    rebalancer.failed();
+    assert_eq!(round(&mut rebalancer), Some((0, Some(1))));
+}
+
+#[test]
+fn the_victim_of_an_idle_pool_is_the_class_with_most_slabs() {
+    let mut pool = full(&[class(0), ClassView { slabs: 30, ..class(1) }, class(2)]);
+    let mut rebalancer = Rebalancer::new(Strategy::default());
+    assert_eq!(rebalancer.decide(&pool), None);
+    assert_eq!(rebalancer.victim_for_resizing(&pool).map(|decided| decided.victim), Some(1));
+    pool.classes[2].counts.allocation_failures = 1;
+    assert_eq!(ends(rebalancer.decide(&pool)), Some((1, Some(2))));
+}
+
 #[test]
 fn base_helps_the_class_whose_allocations_fail_most() {
     type Case<'a> = (&'a str, &'a [(u64, u64)], Option<(u8, Option<u8>)>);
@@ -149,6 +228,7 @@ fn failures_come_first_under_every_strategy() {
     classes[1].counts.tail_hits = 1 << 10;
     let strategies = [
         Strategy::OnFailures,
+        Strategy::ClearGain(ClearGain::default()),
         Strategy::TailAge(TailAge::default()),
         Strategy::HitsPerSlab(HitsPerSlab::default()),
         Strategy::MarginalHits(MarginalHits::default()),
@@ -513,11 +593,12 @@ fn any_pool(rng: &mut impl Rng) -> PoolView {
 
 #[test]
 fn whatever_a_pool_looks_like_a_move_can_be_carried_out() {
-    let mut decided_by = [0; 7];
+    let mut decided_by = [0; 8];
     for seed in 0..3_000 {
         let mut rng = seeded(seed);
         let strategies = [
             Strategy::OnFailures,
+            Strategy::ClearGain(ClearGain::default()),
             Strategy::TailAge(TailAge::default()),
             Strategy::HitsPerSlab(HitsPerSlab::default()),
             Strategy::MarginalHits(MarginalHits::as_in_cachelib()),

@@ -18,7 +18,7 @@ pub(super) const ALICE: [&str; 2] = ["alice", "wonderland"];
 pub(super) const BOB: [&str; 2] = ["bob", "builder"];
 
 const POLICIES: [&str; 6] = ["s3-fifo", "sieve", "lru", "2q", "w-tinylfu", "arc"];
-const REBALANCING: [&str; 4] = ["base", "tail-age", "marginal-hits", "free-memory"];
+const REBALANCING: [&str; 5] = ["clear-gain", "base", "tail-age", "marginal-hits", "free-memory"];
 const CLASSES: [&str; 2] = ["fixed", "tuned"];
 
 /// Parts of the memory, in percent: what a pool may have at most, and between which marks it moves.
