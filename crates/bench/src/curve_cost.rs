@@ -187,6 +187,8 @@ pub fn engine(options: &CostOptions) -> Result<EngineCost> {
             let (with, without) = (&caches[learns], &caches[1 - learns]);
             without.cache.set_curve(without.pool, None)?;
             with.cache.set_curve(with.pool, Some(options.config))?;
+            // Miniatures begin when the curve is first asked for.
+            let _ = with.cache.curve(with.pool)?;
             let pairs = half(&caches, learns, &keys, options.pairs)?;
             plain.extend(pairs.iter().map(|pair| pair[0]));
             let [_, log, _] = median(pairs.iter().map(|[without, with]| (without / with).ln()).collect());

@@ -24,8 +24,9 @@ settings! {
         online latency_monitor_millis: u32 = 0;
 
         /// Number of hot keys per pool, shown by `stats hotkeys` and in /hotkeys.json. Hot keys and
-        /// curves of all pools take at most a 64th of the memory; if pools are many, only the first
-        /// have them. 0: none.
+        /// curves of all pools take about a 64th of the memory at most: if pools are many, each has
+        /// 4 hot keys, and a curve from fewer keys, down to 512; if that is still too much, only
+        /// the first have them. 0: none.
         online hot_keys: usize = 16, in ..=1024;
 
         /// One find in this many is sampled for hot keys.
@@ -33,7 +34,7 @@ settings! {
 
         /// Number of keys of each pool that are followed to learn its miss-ratio curve, 64 to
         /// 1048576, shown in /curves.json: its misses with less memory and with more
-        /// (docs/curves.md). 2048 take 270 KiB per pool. 0: no curves.
+        /// (docs/curves.md). 2048 take up to 350 KiB per pool. 0: no curves.
         online curve_keys: usize = 2_048;
 
         /// At most one key in this many is followed for that.

@@ -62,9 +62,8 @@ pub(crate) struct Groups {
 impl Groups {
     /// The bits of the histogram whose buckets give the distances.
     pub(crate) const BITS: u32 = 7;
-    /// Memory for the distances of an octave, with what a vector has in reserve.
-    pub(crate) const BYTES_PER_OCTAVE: usize =
-        2 * (size_of::<[f64; GROUPS]>() << (Self::BITS - 1)) / TOGETHER;
+    /// Memory for the distances of an octave.
+    pub(crate) const BYTES_PER_OCTAVE: usize = (size_of::<[f64; GROUPS]>() << (Self::BITS - 1)) / TOGETHER;
 
     /// Adds an access to the key with this hash at the distance of a bucket; `None` is an access
     /// that hits in no cache.
@@ -82,6 +81,7 @@ impl Groups {
 
     #[cold]
     fn widen(&mut self, row: usize, group: usize, weight: f64) {
+        self.by_distance.reserve_exact(row + 1 - self.by_distance.len());
         self.by_distance.resize(row + 1, [0.0; GROUPS]);
         self.by_distance[row][group] = weight;
     }

@@ -112,6 +112,8 @@ impl<const BITS: u32> Histogram<BITS> {
     #[cold]
     #[inline(never)]
     fn widen(&mut self, number: usize) {
+        // It seldom grows, and what a vector has in reserve would be half of a small curve.
+        self.buckets.reserve_exact(number + 1 - self.buckets.len());
         self.buckets.resize(number + 1, Bucket::EMPTY);
     }
 

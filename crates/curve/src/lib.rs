@@ -13,6 +13,7 @@
 //! | [`ghost`] | HopperKV's ghost cache: a few sizes at once, out of one list |
 //! | [`local`] | the slope at a cache's present size: Cliffhanger's shadow queues, tail hits of 2Q |
 //! | [`mini`] | small caches of any policy, on a sample of the keys |
+//! | [`ladder`] | a few of these around the present size of a cache, which follow it |
 //! | [`sample`], [`groups`] | which keys a sample has, and how it is corrected |
 //! | [`che`] | the curve of LRU under independent references, computed rather than observed |
 
@@ -26,6 +27,7 @@ pub mod ghost;
 pub mod groups;
 mod histogram;
 mod holes;
+pub mod ladder;
 pub mod local;
 pub mod mini;
 pub mod mrc;
@@ -42,6 +44,7 @@ pub use estimate::{Access, Estimator, Kind};
 pub use exact::StackDistance;
 pub use ghost::GhostCache;
 pub use groups::Correction;
+pub use ladder::{Eviction, Ladder};
 pub use local::{ShadowQueue, TailHits};
 pub use mini::{Miniature, Simulated};
 pub use mrc::cliff::Cliff;

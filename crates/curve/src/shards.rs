@@ -130,10 +130,12 @@ impl Shards {
         Self { correction, ..self }
     }
 
-    /// The most memory that an estimator of fixed size with `max_keys` keys takes, in bytes, if
-    /// distances span 40 octaves.
-    pub fn bytes_for(max_keys: usize) -> usize {
-        let histograms = 40 * (2 * Histogram::<BITS>::bytes_per_octave() + Groups::BYTES_PER_OCTAVE);
+    /// The most memory that an estimator of fixed size takes, in bytes, with `max_keys` keys and a
+    /// curve for caches of at most `max_size` ([`Self::with_max_size`]).
+    pub fn bytes_for(max_keys: usize, max_size: u64) -> usize {
+        // A key is dropped once its distance is larger, and so in the octave after it at most.
+        let octaves = (u64::BITS - max_size.leading_zeros() + 1).min(u64::BITS) as usize;
+        let histograms = octaves * (Histogram::<BITS>::bytes_per_octave() + Groups::BYTES_PER_OCTAVE);
         size_of::<Self>() + Stack::bytes_for(max_keys.max(64)) + histograms
     }
 

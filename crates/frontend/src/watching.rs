@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use config::{Error, ErrorKind, Watch};
-use millpond::Cache;
 use millpond::watch::{CurveConfig, Event, EventConfig, EventSink, EventThread, HotKeysConfig, TraceWriter};
+use millpond::{Cache, PolicyKind};
 use tenancy::key_space::Pool;
 
 use crate::requests::refuse_pipe;
@@ -91,27 +91,16 @@ impl Watching {
         if wanted.latency_one_in != before.latency_one_in {
             cache.time_calls(wanted.latency_one_in).map_err(refused)?;
         }
-        let most = watched_pools(cache, wanted);
-        if most < pools.len() {
-            let (sampled, pools) = (most, pools.len());
-            tracing::info!(
-                sampled,
-                pools,
-                "There are too many pools to learn curves and hot keys of all; the first are sampled."
-            );
-        }
+        let samples = samples_of(cache, wanted, pools);
+        tell(wanted, &samples);
         if (wanted.hot_keys, wanted.hot_keys_one_in) != (before.hot_keys, before.hot_keys_one_in) {
-            let config = hot_keys(wanted);
-            for (at, pool) in pools.iter().enumerate() {
-                let config = (wanted.hot_keys > 0 && at < most).then_some(config);
-                cache.set_hot_keys(pool.id, config).map_err(refused)?;
+            for (pool, samples) in pools.iter().zip(&samples) {
+                cache.set_hot_keys(pool.id, samples.hot_keys).map_err(refused)?;
             }
         }
         if (wanted.curve_keys, wanted.curve_one_in) != (before.curve_keys, before.curve_one_in) {
-            let config = curve(wanted);
-            for (at, pool) in pools.iter().enumerate() {
-                let config = (wanted.curve_keys > 0 && at < most).then_some(config);
-                cache.set_curve(pool.id, config).map_err(refused)?;
+            for (pool, samples) in pools.iter().zip(&samples) {
+                cache.set_curve(pool.id, samples.curve).map_err(refused)?;
             }
         }
         if wanted.trace_file != before.trace_file {
@@ -133,16 +122,20 @@ impl Watching {
     pub fn apply_to(&self, cache: &Cache, pool: &Pool, before: usize) -> Result<(), Error> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(settings) = &state.settings else { return Ok(()) };
-        if before >= watched_pools(cache, settings) {
-            return Ok(());
-        }
+        let memory = cache.ledger().limit();
+        let room = memory / SHARE_OF_MEMORY / (before as u64 + 1);
+        let policy = cache.pool_policy(pool.id).unwrap_or(PolicyKind::S3_FIFO);
+        let samples = Samples::within(room, settings, (memory, policy));
+        let is_first = before == 0;
+        let Samples { hot_keys, curve } =
+            if is_first || samples.bytes(memory, policy) <= room { samples } else { Samples::default() };
         let refused =
             |error| Error::with_source(ErrorKind::Engine, "what [watch] asks for is not to be had", error);
-        if settings.hot_keys > 0 {
-            cache.set_hot_keys(pool.id, Some(hot_keys(settings))).map_err(refused)?;
+        if hot_keys.is_some() {
+            cache.set_hot_keys(pool.id, hot_keys).map_err(refused)?;
         }
-        if settings.curve_keys > 0 {
-            cache.set_curve(pool.id, Some(curve(settings))).map_err(refused)?;
+        if curve.is_some() {
+            cache.set_curve(pool.id, curve).map_err(refused)?;
         }
         Ok(())
     }
@@ -159,26 +152,87 @@ impl Watching {
     }
 }
 
-/// The sizes of a pool's curve, of each key that it follows, and of a hot key, in bytes.
-const CURVE_BYTES: u64 = 166 << 10;
-const CURVE_KEY_BYTES: u64 = 52;
-const HOT_KEY_BYTES: u64 = 780;
-/// All pools together take one part in this many of the memory for samples: if there are many
-/// pools, only the first are sampled.
+/// All pools together take one part in this many of the memory for samples.
 const SHARE_OF_MEMORY: u64 = 64;
+/// The fewest keys from which curves are learnt, and the fewest hot keys that are kept, if pools
+/// are many.
+const LEAST_CURVE_KEYS: usize = 512;
+const LEAST_HOT_KEYS: usize = 4;
 
-/// Returns the number of pools that can be sampled as `wanted` says.
-fn watched_pools(cache: &Cache, wanted: &Watch) -> usize {
-    if wanted.curve_keys == 0 && wanted.hot_keys == 0 {
-        return usize::MAX;
+/// The samples that are taken of a pool.
+#[derive(Clone, Copy, Default)]
+struct Samples {
+    curve: Option<CurveConfig>,
+    hot_keys: Option<HotKeysConfig>,
+}
+
+impl Samples {
+    /// Those of a pool of this policy as `wanted` says, or smaller ones if these take more than
+    /// `room` in a cache of this much memory, in bytes. The smallest may take more as well.
+    fn within(room: u64, wanted: &Watch, (memory, policy): (u64, PolicyKind)) -> Self {
+        let mut samples = Self {
+            curve: (wanted.curve_keys > 0).then(|| curve(wanted)),
+            hot_keys: (wanted.hot_keys > 0).then(|| hot_keys(wanted)),
+        };
+        if samples.bytes(memory, policy) > room {
+            // Decisions need curves; nothing needs hot keys.
+            let fewest =
+                |config: HotKeysConfig| HotKeysConfig { keys: config.keys.min(LEAST_HOT_KEYS), ..config };
+            samples.hot_keys = samples.hot_keys.map(fewest);
+            let left = room.saturating_sub(samples.hot_keys.map_or(0, |config| config.bytes()));
+            samples.curve = samples.curve.map(|config| {
+                let least = config.keys.min(LEAST_CURVE_KEYS);
+                let fitting = config.fitting(left, least, (memory, policy));
+                fitting.unwrap_or(CurveConfig { keys: least, ..config })
+            });
+        }
+        samples
     }
-    let of_curve = match wanted.curve_keys as u64 {
-        0 => 0,
-        keys => CURVE_BYTES + keys * CURVE_KEY_BYTES,
+
+    /// The memory that they take at most, in bytes.
+    fn bytes(&self, memory: u64, policy: PolicyKind) -> u64 {
+        let of_curve = self.curve.map_or(0, |config| config.bytes(memory, policy));
+        of_curve + self.hot_keys.map_or(0, |config| config.bytes())
+    }
+}
+
+/// The samples of each pool: none of the last ones if there is no room for those of all.
+fn samples_of(cache: &Cache, wanted: &Watch, pools: &[Arc<Pool>]) -> Vec<Samples> {
+    let memory = cache.ledger().limit();
+    let mut room = memory / SHARE_OF_MEMORY;
+    let of_each = room / pools.len().max(1) as u64;
+    let of_pool = |(at, pool): (usize, &Arc<Pool>)| {
+        // One that is gone meanwhile is sampled by nobody.
+        let policy = cache.pool_policy(pool.id).unwrap_or(PolicyKind::S3_FIFO);
+        let samples = Samples::within(of_each, wanted, (memory, policy));
+        let left = room.checked_sub(samples.bytes(memory, policy));
+        let has_room = left.is_some() || at == 0;
+        room = left.unwrap_or(0);
+        if has_room { samples } else { Samples::default() }
     };
-    let of_pool = of_curve + wanted.hot_keys as u64 * HOT_KEY_BYTES;
-    let most = cache.ledger().limit() / SHARE_OF_MEMORY / of_pool.max(1);
-    usize::try_from(most).unwrap_or(usize::MAX).max(1)
+    pools.iter().enumerate().map(of_pool).collect()
+}
+
+/// Says if samples are not as `wanted`.
+fn tell(wanted: &Watch, samples: &[Samples]) {
+    let pools = samples.len();
+    let is_sampled = |samples: &&Samples| samples.curve.is_some() || samples.hot_keys.is_some();
+    let sampled = samples.iter().filter(is_sampled).count();
+    if sampled < pools && wanted.curve_keys + wanted.hot_keys > 0 {
+        tracing::info!(
+            sampled,
+            pools,
+            "There are too many pools to learn curves and hot keys of all; the first are sampled."
+        );
+    }
+    let curve_keys = samples.iter().filter_map(|samples| Some(samples.curve?.keys)).min();
+    if let Some(curve_keys) = curve_keys.filter(|&keys| keys < wanted.curve_keys) {
+        tracing::info!(
+            curve_keys,
+            wanted = wanted.curve_keys,
+            "Curves are learnt from fewer keys than watch.curve_keys, as they would take over a 64th of the memory."
+        );
+    }
 }
 
 fn hot_keys(wanted: &Watch) -> HotKeysConfig {

@@ -47,6 +47,14 @@ impl Cache {
         Ok(())
     }
 
+    /// The eviction policy of a pool.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::NoSuchPool`].
+    pub fn pool_policy(&self, pool: PoolId) -> Result<PolicyKind, Error> {
+        Ok(self.core().pool(pool)?.policy())
+    }
+
     /// Returns an error if a pool could not be given this policy. Changes nothing.
     ///
     /// A size class takes 2 KB with S3-FIFO and SIEVE and up to 11 KB with other policies, whatever

@@ -42,7 +42,7 @@ use latency::Histogram;
 
 pub use changes::{Change, ChangeReader, set_author};
 pub(crate) use curves::Curves;
-pub use curves::{CurveConfig, MissCost, PoolCurve};
+pub use curves::{CurveConfig, MissCost, PolicyQueue, PoolCurve};
 pub use events::{
     Event, EventConfig, EventKind, EventReader, EventResult, EventSink, EventStats, EventThread,
 };

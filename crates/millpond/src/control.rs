@@ -148,8 +148,6 @@ struct Last {
     backend_per_sec: f64,
     /// The mean rate of reads; `None` before the first one is known.
     mean_rate: Option<f64>,
-    /// The memory that LRU would need to miss as little, for each byte of the pool, smoothed.
-    benefit: f64,
     slab_bytes: u64,
     /// Its grant, and the miss ratio that was predicted for that; `None` if nothing was.
     promised: Option<(u64, f64)>,
@@ -157,8 +155,8 @@ struct Last {
 
 impl Last {
     fn of(pool: &PoolStats, seen: &Seen, promised: Option<(u64, f64)>) -> Self {
-        let Seen { counts, backend_per_sec, mean_rate, benefit, .. } = *seen;
-        Self { counts, backend_per_sec, mean_rate, benefit, slab_bytes: pool.slab_bytes, promised }
+        let Seen { counts, backend_per_sec, mean_rate, .. } = *seen;
+        Self { counts, backend_per_sec, mean_rate, slab_bytes: pool.slab_bytes, promised }
     }
 
     /// The miss ratio that was predicted for the time since, if the pool had about the memory that

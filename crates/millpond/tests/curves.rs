@@ -206,6 +206,62 @@ fn a_curve_in_memory_tells_what_a_smaller_cache_misses() {
     }
 }
 
+/// A loop and keys that are asked for by chance: LRU has a cliff there, and S3-FIFO a slope.
+#[test]
+fn near_the_present_size_the_curve_is_that_of_the_policy() {
+    const VALUE_BYTES: usize = 1_000;
+    // What 24 MiB hold of them, about.
+    const KEYS: u64 = 20_000;
+    const STEPS: u64 = 400_000;
+    let run = |policy: &str, memory: u64| {
+        let config = CacheConfig {
+            memory: ByteSize::mib(memory),
+            hash_seed: Some(1),
+            huge_pages: false,
+            ..CacheConfig::default()
+        };
+        let cache = Cache::new(config).expect("a valid configuration");
+        let policy = policy.parse().expect("a policy");
+        let pool = cache.add_pool(PoolConfig { policy, ..PoolConfig::named("p") }).expect("a new name");
+        let config = CurveConfig { rate: 0.25, keys: 8_192, ..CurveConfig::default() };
+        cache.set_curve(pool, Some(config)).unwrap();
+        let (mut rng, mut misses) = (seeded(5), 0);
+        for step in 0..STEPS {
+            let key = match step % 2 {
+                0 => step / 2 % KEYS,
+                _ => KEYS + (rng.random::<f64>().powi(4) * KEYS as f64) as u64,
+            };
+            misses += u64::from(!request(&cache, pool, key, VALUE_BYTES) && step >= STEPS / 2);
+            if step % 2_000 == 0 {
+                cache.maintain().unwrap();
+                let _ = cache.curve(pool).unwrap();
+            }
+        }
+        let learnt = cache.curve(pool).unwrap().expect("it is learnt");
+        (misses as f64 / (STEPS / 2) as f64, learnt)
+    };
+    let mut errors = Vec::new();
+    for policy in ["s3-fifo", "2q", "sieve"] {
+        let (missed, learnt) = run(policy, 24);
+        assert!(learnt.of_policy.is_some(), "{policy}");
+        for memory in [20, 28] {
+            let (came, there) = run(policy, memory);
+            let chunk_bytes = |bytes: u64| bytes as f64 / learnt.memory_per_byte;
+            let [told, by_lru] = [learnt.best(), &learnt.curve].map(|curve| {
+                let [there, here] = [there.memory_bytes, learnt.memory_bytes].map(chunk_bytes);
+                (missed + curve.miss_ratio(there) - curve.miss_ratio(here) - came).abs()
+            });
+            assert!(told < 0.07, "{policy}: {told} at {memory} MiB, where {came} are missed");
+            errors.push((told, by_lru));
+        }
+    }
+    // S3-FIFO with more memory: LRU's curve knows nothing before the cliff.
+    let (told, by_lru) = errors[1];
+    assert!(told < 0.03 && by_lru > 0.04, "{told} by its own curve, {by_lru} by LRU's");
+    let (_, of_lru) = run("lru", 24);
+    assert!(of_lru.of_policy.is_none(), "its curve is LRU's");
+}
+
 #[test]
 fn a_curve_follows_the_time() {
     let clock = Clock::manual(1_000);

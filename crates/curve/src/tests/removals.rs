@@ -131,7 +131,7 @@ fn a_cycle_of_reads_and_removals_misses_as_an_lru_cache_does() {
         }
     }
     small.stack.validate();
-    assert!(small.stack.extent() <= 256 && small.bytes() <= Shards::bytes_for(256));
+    assert!(small.stack.extent() <= 256 && small.bytes() <= Shards::bytes_for(256, u64::MAX));
 }
 
 /// A read that fills nothing counted as a hit the next time, and so did that of a key that had been
@@ -172,7 +172,7 @@ fn reads_that_fill_nothing_and_removals_are_as_in_caches_of_bytes() {
 #[test]
 fn memory_stays_within_bounds_while_keys_are_removed() {
     let mut shards = Shards::fixed_size(Unit::Bytes, 200);
-    let bound = Shards::bytes_for(200);
+    let bound = Shards::bytes_for(200, u64::MAX);
     let mut rng = seeded(7);
     for step in 0..100_000_u32 {
         let key = rng.random_range(0_u64..2_000);

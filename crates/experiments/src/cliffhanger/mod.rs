@@ -6,13 +6,13 @@
 //! run.
 
 mod cliffs;
-mod engine;
+pub(crate) mod engine;
 mod hills;
 mod many;
 mod overhead;
 mod policies;
 mod slabs;
-mod splits;
+pub(crate) mod splits;
 
 use workload::queues::QueueCache;
 

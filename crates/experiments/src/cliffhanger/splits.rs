@@ -25,7 +25,7 @@ pub(super) const SPLITS: Experiment = Experiment {
 };
 
 /// All shared traces of 100,000 requests and 15,000 keys and more.
-const TRACES: [&str; 22] = [
+pub(crate) const TRACES: [&str; 22] = [
     "scarab_recs",
     "orm_busy",
     "weblog424",
@@ -54,9 +54,9 @@ const SHARES: [u64; 4] = [5, 10, 20, 40];
 /// Requests that are read of a trace.
 const REQUESTS: usize = 1_000_000;
 /// Requests of a second, and so of a round of maintenance.
-const PER_SECOND: usize = 1_000;
+pub(crate) const PER_SECOND: usize = 1_000;
 /// Memory of the cache for traces without sizes; values are as long as it takes.
-const MEMORY: ByteSize = ByteSize::mib(32);
+pub(crate) const MEMORY: ByteSize = ByteSize::mib(32);
 /// Part of it that items get, about, and what an item takes besides its value, in bytes.
 const ITEMS_PERCENT: u64 = 90;
 const ITEM_BYTES: u64 = 48;
@@ -118,12 +118,18 @@ fn promised_gain(cache: &Cache, pool: PoolId) -> f64 {
 }
 
 /// The keys of a trace's requests.
-fn unsized_requests(name: &str, context: &Context) -> Result<Vec<u64>, String> {
+pub(crate) fn unsized_requests(name: &str, context: &Context) -> Result<Vec<u64>, String> {
     let folder = context.traces().ok_or("there are no shared traces here")?;
     let path = folder.join(name).join(format!("{name}.csv.zst"));
     let source = TraceSource { path, requests: REQUESTS, default_size: 64, ..TraceSource::default() };
     let trace = Trace::read(&source).map_err(|error| error.to_string())?;
     Ok((0..trace.len()).map(|i| mix64(trace.get(i).key)).collect())
+}
+
+/// The size of values of which this many fill [`MEMORY`].
+pub(crate) fn value_bytes(items: u64) -> u32 {
+    let of_each = MEMORY.as_u64() * ITEMS_PERCENT / 100 / items.max(1);
+    of_each.saturating_sub(ITEM_BYTES).clamp(1, 1 << 19) as u32
 }
 
 const ALONE: [(&str, &str); 3] = [("lru:0", "base"), ("lru+split", "base"), ("s3-fifo", "base")];
@@ -146,9 +152,7 @@ fn alone(context: &Context, report: &mut Report) {
         let distinct = keys.iter().collect::<HashSet<_>>().len() as u64;
         let mut of_trace = Vec::new();
         for share in SHARES {
-            let items = (distinct * share / 100).max(1);
-            let value = (MEMORY.as_u64() * ITEMS_PERCENT / 100 / items).saturating_sub(ITEM_BYTES).max(1);
-            let value = value.min(1 << 19) as u32;
+            let value = value_bytes(distinct * share / 100);
             let requests: Vec<(u64, u32)> = keys.iter().map(|key| (*key, value)).collect();
             let [lru, split, s3] = ALONE.map(|way| run(&requests, MEMORY, way).unwrap_or_default());
             let gain = split.hits - lru.hits;

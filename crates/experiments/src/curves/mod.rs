@@ -2,6 +2,7 @@
 
 mod answers;
 mod ghost;
+mod policies;
 mod shards;
 mod told;
 
@@ -13,7 +14,7 @@ use rand_distr::{Distribution, Zipf};
 use super::Experiment;
 
 /// The experiments of this family.
-pub const EXPERIMENTS: &[Experiment] = &[ghost::H12, shards::P7, told::X40, answers::X41];
+pub const EXPERIMENTS: &[Experiment] = &[ghost::H12, shards::P7, told::X40, answers::X41, policies::X42];
 
 /// Hashes of keys that are drawn by Zipf's law.
 struct ZipfKeys {

@@ -18,19 +18,25 @@
 //!   of an item that was evicted before is not seen.
 //!
 //! Sizes are those of chunks: what an item takes of a pool's memory.
+//!
+//! That is the curve of LRU. Other policies have no stack distance; of them miniatures run beside
+//! the estimator, on a sample of their own (`curve::ladder`), once somebody has asked for a curve.
 
 mod cost;
+mod policy_queue;
 mod switch;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use curve::sample::place;
-use curve::{Access, Estimator, Kind, MissRatioCurve, Shards, Unit};
+use curve::{Access, Estimator, Kind, Ladder, MissRatioCurve, Shards, Unit};
+use evict::PolicyKind;
 use parking_lot::Mutex;
 
 use self::cost::Costs;
 pub use self::cost::MissCost;
+pub use self::policy_queue::PolicyQueue;
 
 use crate::error::{Error, ErrorKind};
 
@@ -42,11 +48,27 @@ const POINTS: usize = 128;
 /// said: HopperKV's bound.
 const TIMES_MEMORY: u64 = 4;
 
+/// The largest miniature has at most one key for this many of the curve's.
+const KEYS_PER_MINIATURE_KEY: usize = 3;
+
+/// The memory that miniatures of this policy take at most with this many keys together, in bytes.
+/// LRU needs none.
+fn miniature_bytes(policy: PolicyKind, keys: usize) -> u64 {
+    // Found by running them: the queues of a miniature come in blocks.
+    let (fixed, of_key) = match policy {
+        PolicyKind::Lru { .. } | PolicyKind::LruSplit => return 0,
+        PolicyKind::S3Fifo { .. } | PolicyKind::Sieve => (36 << 10, 64),
+        _ => (150 << 10, 80),
+    };
+    (fixed + keys * of_key) as u64
+}
+
 /// The configuration of learning a pool's curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurveConfig {
-    /// The number of keys that are followed at most, 64 to 1,048,576. Each takes about 60 bytes:
-    /// 0.6 MiB for the default of 8192, whatever the number of keys in the pool.
+    /// The number of keys that are followed at most, 64 to 1,048,576. Each takes about 55 bytes,
+    /// and as much again under another policy than LRU ([`Self::bytes`]): 1 MiB for the default of
+    /// 8192 under S3-FIFO, whatever the number of keys in the pool.
     pub keys: usize,
     /// The largest share of all keys that is followed, above 0 and at most 1. Decides the cost, and
     /// what a small pool can know: at the default of 1/64, one of 64,000 items has a sample of
@@ -71,6 +93,34 @@ impl Default for CurveConfig {
 }
 
 impl CurveConfig {
+    /// The memory that learning takes at most for a pool of this policy in a cache of this much
+    /// memory, in bytes.
+    pub fn bytes(&self, memory: u64, policy: PolicyKind) -> u64 {
+        self.bytes_of_lru(memory) + miniature_bytes(policy, self.keys)
+    }
+
+    /// The memory that the curve of LRU takes at most, in bytes.
+    fn bytes_of_lru(&self, memory: u64) -> u64 {
+        let buffers = 2 * BUFFER * size_of::<Access>() + size_of::<Learner>() + size_of::<Costs>();
+        (buffers + Shards::bytes_for(self.keys, self.most_bytes(memory))) as u64
+    }
+
+    /// The same with fewer keys, but not below `least`, if it takes more than `room` for a pool of
+    /// this policy in a cache of this much memory, in bytes. `None`: there is no room for these
+    /// either.
+    #[must_use]
+    pub fn fitting(self, room: u64, least: usize, (memory, policy): (u64, PolicyKind)) -> Option<Self> {
+        let halved = |config: &Self| {
+            (config.keys > least).then(|| Self { keys: (config.keys / 2).max(least), ..*config })
+        };
+        std::iter::successors(Some(self), halved).find(|config| config.bytes(memory, policy) <= room)
+    }
+
+    /// The largest size that is asked about in a cache of this much memory, in bytes.
+    fn most_bytes(&self, memory: u64) -> u64 {
+        if self.max_bytes == 0 { memory.saturating_mul(TIMES_MEMORY) } else { self.max_bytes }
+    }
+
     fn check(&self) -> Result<(), Error> {
         let problem = if !(64..=1 << 20).contains(&self.keys) {
             format!("a curve from {} keys: follow 64 to 1,048,576", self.keys)
@@ -92,6 +142,10 @@ pub struct PoolCurve {
     /// [`curve::Confidence`] tells how far it can be trusted. It is that of LRU, whatever the
     /// pool's policy.
     pub curve: MissRatioCurve,
+    /// The same of the pool's policy, as miniatures of it have it between half of the present size
+    /// and twice. `None` for LRU, and before the miniatures have seen enough: they begin when the
+    /// curve is first asked for.
+    pub of_policy: Option<MissRatioCurve>,
     /// Bytes of the cache's memory for a byte of chunks, as the pool's slabs are used now: at
     /// least 1.
     pub memory_per_byte: f64,
@@ -111,15 +165,25 @@ pub struct PoolCurve {
 }
 
 impl PoolCurve {
-    /// Misses by the cache's memory that the pool has ([`Self::memory_bytes`]), in bytes.
+    /// The curve of the pool's policy, or if that is not known, of LRU.
+    pub fn best(&self) -> &MissRatioCurve {
+        self.of_policy.as_ref().unwrap_or(&self.curve)
+    }
+
+    /// Misses by the cache's memory that the pool has ([`Self::memory_bytes`]), in bytes, by
+    /// [`Self::best`].
     pub fn in_memory(&self) -> MissRatioCurve {
-        self.curve.scaled(Unit::Bytes, self.memory_per_byte)
+        self.best().scaled(Unit::Bytes, self.memory_per_byte)
     }
 }
 
 /// The state of learning so far.
 struct Learner {
     shards: Shards,
+    /// Miniatures of the pool's policy, unless that is LRU, and what they were charged for.
+    miniatures: Option<(PolicyKind, Ladder<PolicyQueue>)>,
+    charged_for_miniatures: u64,
+    config: CurveConfig,
     /// Empty, with room for a buffer: what the next full one is exchanged for.
     spare: Vec<Access>,
     /// Reads of the pool before it began.
@@ -187,10 +251,13 @@ impl Curves {
 
     fn learn(&self, learner: &mut Learner, mut accesses: Vec<Access>) {
         learner.shards.record_all(&accesses);
+        if let Some((_, miniatures)) = &mut learner.miniatures {
+            miniatures.record_all(&accesses);
+        }
         learner.recorded += accesses.iter().filter(|access| access.kind.counts()).count() as u64;
         accesses.clear();
         learner.spare = accesses;
-        self.below.store(learner.shards.threshold(), Ordering::Relaxed);
+        self.below.store(learner.threshold(), Ordering::Relaxed);
     }
 
     /// Learns what is in the buffer.
@@ -206,14 +273,38 @@ impl Curves {
 
     /// Returns its memory, in bytes, as charged.
     pub(crate) fn bytes(&self) -> usize {
-        self.learner.lock().as_ref().map_or(0, |learner| learner.charged as usize)
+        self.learner.lock().as_ref().map_or(0, |learner| learner.bytes() as usize)
     }
 }
 
 impl Learner {
-    fn bytes_for(config: &CurveConfig) -> u64 {
-        let buffers = 2 * BUFFER * size_of::<Access>() + size_of::<Self>() + size_of::<Costs>();
-        (buffers + Shards::bytes_for(config.keys)) as u64
+    /// Memory as charged, in bytes.
+    fn bytes(&self) -> u64 {
+        self.charged + self.charged_for_miniatures
+    }
+
+    /// Keys whose place lies below are followed.
+    fn threshold(&self) -> u32 {
+        let of_miniatures = self.miniatures.as_ref().map_or(0, |(_, miniatures)| miniatures.threshold());
+        self.shards.threshold().max(of_miniatures)
+    }
+
+    /// Has miniatures of this policy follow a pool that has this many bytes of chunks now, and
+    /// chunks, if they need no more memory than they were charged for.
+    fn follow(&mut self, policy: PolicyKind, (chunk_bytes, chunks): (u64, u64)) {
+        let bytes = miniature_bytes(policy, self.config.keys);
+        let is_to_be = bytes > 0 && bytes <= self.charged_for_miniatures;
+        if !is_to_be || self.miniatures.as_ref().is_some_and(|(of, _)| *of != policy) {
+            self.miniatures = None;
+        }
+        if !is_to_be || chunk_bytes == 0 {
+            return;
+        }
+        let CurveConfig { rate, keys, .. } = self.config;
+        let (_, miniatures) = self.miniatures.get_or_insert_with(|| {
+            (policy, Ladder::new(rate, keys / KEYS_PER_MINIATURE_KEY, move || PolicyQueue::new(policy)))
+        });
+        miniatures.follow(chunk_bytes, chunks);
     }
 
     /// Tells the estimator how many reads there were besides those that it was handed, and ages it
@@ -225,10 +316,16 @@ impl Learner {
         let besides = pool_reads.saturating_sub(self.reads_before).saturating_sub(self.recorded);
         let more = besides.saturating_sub(self.passed);
         self.shards.count_unsampled(more);
+        if let Some((_, miniatures)) = &mut self.miniatures {
+            miniatures.count(more);
+        }
         self.passed += more;
         let halvings = now_secs.saturating_sub(self.aged_at_secs) / self.half_life_secs;
         for _ in 0..halvings.min(32) {
             self.shards.age();
+            if let Some((_, miniatures)) = &mut self.miniatures {
+                miniatures.age();
+            }
         }
         self.aged_at_secs =
             if halvings > 32 { now_secs } else { self.aged_at_secs + halvings * self.half_life_secs };

@@ -47,6 +47,15 @@ impl Default for HotKeysConfig {
     }
 }
 
+impl HotKeysConfig {
+    /// The memory that counting takes, in bytes.
+    pub fn bytes(&self) -> u64 {
+        let rows = ROWS * HotKeys::width(self.keys) * size_of::<Counter>();
+        let list = self.keys * (size_of::<Kept>() + size_of::<u64>());
+        (size_of::<HotKeys>() + MOST_FADING * size_of::<u32>() + rows + list) as u64
+    }
+}
+
 /// A hot key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HotKey {
@@ -124,15 +133,8 @@ impl HotKeys {
         (keys * WIDTH_PER_KEY).next_power_of_two()
     }
 
-    /// Returns the memory of hot keys with this configuration, in bytes.
-    pub(crate) fn bytes_for(config: &HotKeysConfig) -> usize {
-        let rows = ROWS * Self::width(config.keys) * size_of::<Counter>();
-        let list = config.keys * (size_of::<Kept>() + size_of::<u64>());
-        size_of::<Self>() + MOST_FADING * size_of::<u32>() + rows + list
-    }
-
     pub(crate) fn bytes(&self) -> usize {
-        Self::bytes_for(&self.config)
+        self.config.bytes() as usize
     }
 
     /// Counts a sampled access to the key with this hash.
@@ -325,7 +327,7 @@ mod tests {
             assert!(told <= true_count && told > true_count * 0.9, "{told} for {true_count}");
             assert!((hot.share - told / f64::from(accesses)).abs() < 1e-9);
         }
-        assert_eq!(hot.bytes(), HotKeys::bytes_for(&config(64)));
+        assert_eq!(hot.bytes() as u64, config(64).bytes());
     }
 
     #[test]

@@ -17,15 +17,8 @@ const LEAST_READS: u64 = 100;
 const LEAST_SAMPLES: u64 = 100;
 /// The weight of former measurements against those since the last round.
 const SMOOTHING: f64 = 0.3;
-/// Measured miss ratios closer to the curve than this need no other curve.
-const TOLERANCE: f64 = 0.01;
-/// The most that a policy's memory is worth of LRU's, or LRU's of a policy's.
-const MOST_BENEFIT: f64 = 4.0;
 /// The curves that a controller begins to learn take at most one byte in this many of the memory.
 pub(super) const CURVES_PART: u64 = 32;
-/// About what a curve takes, and each key that it follows, in bytes.
-const CURVE_BYTES: u64 = 170 << 10;
-const CURVE_KEY_BYTES: u64 = 60;
 /// Pools without a curve that are named.
 const NAMED: usize = 8;
 /// Misses from which a cost is learnt before it counts.
@@ -45,8 +38,6 @@ pub(super) struct Seen {
     pub(super) counts: Counts,
     /// The misses per second that its backend carries: as configured, or those that it had lately.
     pub(super) backend_per_sec: f64,
-    /// The memory that LRU would need to miss as little, for each byte of the pool.
-    pub(super) benefit: f64,
     /// The mean cost of a miss, if it is known.
     pub(super) miss_cost: Option<Duration>,
     /// The miss ratio, if there were reads enough and the misses are known.
@@ -122,42 +113,31 @@ impl Controller {
         let mut room = cache.ledger().limit() / CURVES_PART;
         // Half of it is for pools that come later.
         let of_each = room / 2 / pools.len().max(1) as u64;
-        let keys = of_each.saturating_sub(CURVE_BYTES) / CURVE_KEY_BYTES;
-        let fitting = |config: CurveConfig| CurveConfig {
-            keys: config.keys.min(usize::try_from(keys).unwrap_or(usize::MAX).max(LEAST_KEYS)),
-            ..config
-        };
-        let wanted = self.curves.map(fitting);
-        pools.iter().map(|pool| self.look_at(cache, pool, secs, (wanted, &mut room))).collect()
+        pools.iter().map(|pool| self.look_at(cache, pool, secs, (of_each, &mut room))).collect()
     }
 
-    /// A pool as it is now; `curves` says which curves are learnt, and what room is left for them.
+    /// A pool as it is now; the last are the room for its curve, and for all that are yet to be
+    /// learnt.
     fn look_at(
         &self,
         cache: &Cache,
         pool: &PoolStats,
         secs: f64,
-        curves: (Option<CurveConfig>, &mut u64),
+        (of_each, room): (u64, &mut u64),
     ) -> Result<Seen, Error> {
-        let learnt = curve(cache, pool.id, curves)?;
+        let wanted = self.curves.map(|config| (config, of_each));
+        let learnt = curve(cache, pool.id, (wanted, room))?;
         let is_known = learnt.as_ref().is_some_and(|learnt| learnt.samples >= LEAST_SAMPLES);
         let counts = Counts::of(pool);
         let last = self.last.get(&pool.id);
         let (reads, misses) = last.map_or((0, 0), |last| counts.since(last.counts));
         let missed = (pool.has_own_keys && reads >= LEAST_READS).then(|| misses as f64 / reads as f64);
-        let mut benefit = last.map_or(1.0, |last| last.benefit);
         let curve = match &learnt {
             Some(learnt) if is_known => {
                 let learnt = in_slabs(learnt, pool.slab_bytes);
                 // A pool whose queues are split is on no cliff.
                 let is_split = pool.split.is_some_and(|split| split.split.keys > 0.0);
-                let learnt = if is_split { learnt.hull() } else { learnt };
-                if let Some((missed, last)) = missed.zip(last) {
-                    let had = u64::midpoint(last.slab_bytes, pool.slab_bytes);
-                    benefit =
-                        SMOOTHING * benefit + (1.0 - SMOOTHING) * benefit_over_lru(&learnt, had, missed);
-                }
-                learnt.scaled(Unit::Bytes, 1.0 / benefit)
+                if is_split { learnt.hull() } else { learnt }
             }
             // Nothing is known to be gained by more memory.
             _ => MissRatioCurve::uniform(Unit::Bytes, 1),
@@ -190,7 +170,6 @@ impl Controller {
             mean_rate,
             counts,
             backend_per_sec,
-            benefit,
             miss_cost,
             missed,
             reads,
@@ -201,22 +180,26 @@ impl Controller {
     }
 }
 
-/// The curve of a pool, which is learnt from now on as `wanted` if there is `room`. `None`: it is
-/// not learnt.
+/// The curve of a pool, which is learnt from now on as wanted if there is `room` for it: from fewer
+/// keys if it takes more than it should. `None`: it is not learnt.
 fn curve(
     cache: &Cache,
     pool: PoolId,
-    (wanted, room): (Option<CurveConfig>, &mut u64),
+    (wanted, room): (Option<(CurveConfig, u64)>, &mut u64),
 ) -> Result<Option<PoolCurve>, Error> {
     let absent = |error: Error| if error.kind() == ErrorKind::NoSuchPool { Ok(None) } else { Err(error) };
     if let Some(learnt) = cache.curve(pool).or_else(absent)? {
         *room = room.saturating_sub(learnt.bytes as u64);
         return Ok(Some(learnt));
     }
-    let bytes = |config: &CurveConfig| CURVE_BYTES + config.keys as u64 * CURVE_KEY_BYTES;
-    let Some(wanted) = wanted.filter(|config| bytes(config) <= *room) else { return Ok(None) };
-    *room -= bytes(&wanted);
-    match cache.set_curve(pool, Some(wanted)) {
+    let (Some((wanted, of_each)), Ok(policy)) = (wanted, cache.pool_policy(pool)) else { return Ok(None) };
+    let memory = cache.ledger().limit();
+    let least = wanted.keys.min(LEAST_KEYS);
+    let fitting = wanted.fitting(of_each, least, (memory, policy));
+    let fitting = fitting.unwrap_or(CurveConfig { keys: least, ..wanted });
+    let Some(left) = room.checked_sub(fitting.bytes(memory, policy)) else { return Ok(None) };
+    *room = left;
+    match cache.set_curve(pool, Some(fitting)) {
         Ok(()) => cache.curve(pool).or_else(absent),
         Err(error) if matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::NoSuchPool) => Ok(None),
         Err(error) => Err(error),
@@ -291,27 +274,9 @@ fn pin_unknown(view: &mut View, seen: &[Seen]) -> Option<String> {
     })
 }
 
-/// The memory that LRU, whose curve this is, would need for a miss ratio that a pool of another
-/// policy has with `had` bytes, for each of them: 1 if the curve explains what was measured. The
-/// curve of the policy in use is then about that of LRU at that multiple of the size.
-fn benefit_over_lru(curve: &MissRatioCurve, had: u64, missed: f64) -> f64 {
-    let by_curve = curve.miss_ratio(had as f64);
-    if had == 0 || (by_curve - missed).abs() <= TOLERANCE {
-        return 1.0;
-    }
-    let nearest = if missed < by_curve {
-        let least = curve.miss_ratio(curve.max_size() as f64);
-        (missed + TOLERANCE).max(least + TOLERANCE)
-    } else {
-        missed - TOLERANCE
-    };
-    let needed = curve.size_for(nearest).unwrap_or(had);
-    (needed as f64 / had as f64).clamp(1.0 / MOST_BENEFIT, MOST_BENEFIT)
-}
-
 /// The curve by bytes of slabs, of which the pool has `slab_bytes`.
 fn in_slabs(learnt: &PoolCurve, slab_bytes: u64) -> MissRatioCurve {
     let chunk_bytes = learnt.memory_bytes as f64 / learnt.memory_per_byte;
     let per_byte = if chunk_bytes > 0.0 { (slab_bytes as f64 / chunk_bytes).max(1.0) } else { 1.0 };
-    learnt.curve.scaled(Unit::Bytes, per_byte)
+    learnt.best().scaled(Unit::Bytes, per_byte)
 }

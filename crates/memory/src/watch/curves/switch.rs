@@ -6,7 +6,7 @@ use base::{ByteSize, Part};
 use curve::sample::threshold;
 use curve::{Estimator, Shards, Unit};
 
-use super::{BUFFER, CurveConfig, Learner, POINTS, PoolCurve, TIMES_MEMORY};
+use super::{BUFFER, CurveConfig, Learner, POINTS, PoolCurve, miniature_bytes};
 use crate::allocate::metadata_of;
 use crate::cache::{Cache, Core};
 use crate::class::{Class, INSERTS, REPLACED};
@@ -29,9 +29,10 @@ impl Cache {
         config.as_ref().map_or(Ok(()), CurveConfig::check)?;
         let core = self.core();
         drop(core.pool(pool)?);
-        let bytes = config.as_ref().map_or(0, Learner::bytes_for);
+        let memory = core.ledger.limit();
+        let bytes = config.map_or(0, |config| config.bytes_of_lru(memory));
         if bytes > 0 && !core.leaves_room_for_chunks(bytes) {
-            let (limit, bytes) = (ByteSize::new(core.ledger.limit()), ByteSize::new(bytes));
+            let (limit, bytes) = (ByteSize::new(memory), ByteSize::new(bytes));
             let context = format!(
                 "the curve takes {bytes}, which would leave less than a quarter of {limit} to items: follow fewer keys, watch \
                  fewer pools, or give the cache more memory"
@@ -43,12 +44,12 @@ impl Cache {
         let found = core.pool(pool)?;
         spent.keep();
         let learner = config.map(|config| {
-            let most = match config.max_bytes {
-                0 => core.ledger.limit().saturating_mul(TIMES_MEMORY),
-                bytes => bytes,
-            };
+            let most = config.most_bytes(memory);
             Box::new(Learner {
                 shards: Shards::new(Unit::Bytes, config.rate, config.keys).with_max_size(most),
+                miniatures: None,
+                charged_for_miniatures: 0,
+                config,
                 spare: Vec::with_capacity(BUFFER),
                 reads_before: core.reads_of(&found),
                 recorded: 0,
@@ -65,7 +66,7 @@ impl Cache {
         curves.lost.store(0, Ordering::Relaxed);
         curves.below.store(config.map_or(0, |config| threshold(config.rate)), Ordering::Relaxed);
         if let Some(before) = before {
-            core.ledger.release(Part::Fixed, before.charged);
+            core.ledger.release(Part::Fixed, before.bytes());
         }
         drop((found, switching));
         core.watch_as_pools_want();
@@ -106,35 +107,63 @@ impl Cache {
     pub fn curve(&self, pool: PoolId) -> Result<Option<PoolCurve>, Error> {
         let core = self.core();
         let found = core.pool(pool)?;
-        let (memory_bytes, chunk_bytes) = core.memory_of(&found);
+        core.charge_for_miniatures(&found);
+        let (memory_bytes, chunk_bytes, chunks) = core.memory_of(&found);
         let curves = &found.curves;
         let mut learner = curves.learner.lock();
         let Some(learner) = &mut *learner else { return Ok(None) };
         core.catch_up(&found, learner);
+        learner.follow(found.policy(), (chunk_bytes, chunks));
+        let curve = learner.shards.curve();
+        let of_policy = learner.miniatures.as_ref().and_then(|(_, miniatures)| miniatures.curve(&curve));
         Ok(Some(PoolCurve {
-            curve: learner.shards.curve().thinned(POINTS),
+            curve: curve.thinned(POINTS),
+            of_policy: of_policy.map(|curve| curve.thinned(POINTS)),
             memory_per_byte: memory_bytes.max(1) as f64 / chunk_bytes.max(1) as f64,
             memory_bytes,
             rate: learner.shards.rate(),
             samples: learner.recorded,
             lost: curves.lost.load(Ordering::Relaxed),
-            bytes: learner.charged as usize,
+            bytes: learner.bytes() as usize,
             miss_cost: curves.costs.lock().as_ref().and_then(|costs| costs.cost()),
         }))
     }
 }
 
 impl Core {
-    /// Returns the pool's memory, as [`PoolCurve::memory_bytes`] has it, and the number of bytes of
-    /// chunks that makes.
-    fn memory_of(&self, pool: &Pool) -> (u64, u64) {
+    /// Charges the ledger for miniatures of the pool's policy, if there is room for them: they
+    /// begin when the curve is first asked for, or when the policy becomes another.
+    fn charge_for_miniatures(&self, pool: &Pool) {
+        let lacking = |learner: &Learner| {
+            let wanted = miniature_bytes(pool.policy(), learner.config.keys);
+            wanted.saturating_sub(learner.charged_for_miniatures)
+        };
+        let bytes = pool.curves.learner.lock().as_deref().map_or(0, lacking);
+        if bytes == 0 || !self.leaves_room_for_chunks(bytes) {
+            return;
+        }
+        // No lock is held while items make room.
+        let Ok(spent) = self.spend(bytes) else { return };
+        // Another thread may have been as quick, or learning has begun anew.
+        if let Some(learner) = &mut *pool.curves.learner.lock()
+            && lacking(learner) == bytes
+        {
+            learner.charged_for_miniatures += bytes;
+            spent.keep();
+        }
+    }
+
+    /// Returns the pool's memory, as [`PoolCurve::memory_bytes`] has it, the number of bytes of
+    /// chunks that makes, and the number of chunks.
+    fn memory_of(&self, pool: &Pool) -> (u64, u64, u64) {
         let of_class = |(_, class): (u8, &Class)| {
             let inner = class.inner.lock();
             let chunks = inner.chunks.chunks();
             let memory = inner.chunks.bytes() + metadata_of(chunks, pool.policy());
-            (memory, chunks * u64::from(class.info.chunk_bytes))
+            (memory, chunks * u64::from(class.info.chunk_bytes), chunks)
         };
-        pool.used_classes().map(of_class).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+        let classes = pool.used_classes().map(of_class);
+        classes.fold((0, 0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1, sum.2 + of.2))
     }
 
     /// Requests to a pool, as its curve counts them.
@@ -165,7 +194,7 @@ impl Core {
         if let Some(costs) = pool.curves.costs.lock().as_deref_mut() {
             (0..halvings).for_each(|_| costs.age());
         }
-        pool.curves.below.store(learner.shards.threshold(), Ordering::Relaxed);
+        pool.curves.below.store(learner.threshold(), Ordering::Relaxed);
     }
 
     /// Lets the curves of all pools follow the time.

@@ -23,7 +23,7 @@ impl Cache {
         config.as_ref().map_or(Ok(()), HotKeys::check)?;
         let core = self.core();
         drop(core.pool(pool)?);
-        let spent = core.spend(config.as_ref().map_or(0, HotKeys::bytes_for) as u64)?;
+        let spent = core.spend(config.map_or(0, |config| config.bytes()))?;
         let switching = core.watch.switching.lock();
         let found = core.pool(pool)?;
         spent.keep();

@@ -1,0 +1,493 @@
+//! The curve of a policy near the present size of a cache: miniatures at a few sizes around it,
+//! which follow it, and beyond them the curve of LRU.
+//!
+//! Sizes are powers of the fourth root of two, so that a cache that grows or shrinks keeps most of
+//! its miniatures: from 0.6 of the present size to 1.7, or nearly. They share a sample of the keys,
+//! whose rate follows the number of keys that the cache has, and one table of these: an access is
+//! one search, whatever the number of miniatures. A miniature is counted once it is full, or has
+//! seen several times its keys: what it missed before says nothing of its size.
+//!
+//! If the rate changes, all begin anew. To thin out their keys instead leaves the order of a policy
+//! as no policy would make it, and some never come out of that: SIEVE keeps a part of a loop then,
+//! of which it would keep nothing.
+//!
+//! Between two sizes the curve falls half as a straight line does, and half as that of LRU does: a
+//! cliff of LRU is one of other policies too, or becomes a slope.
+//!
+//! Invariants:
+//! 1. A slot is free, or it is in the table and a miniature holds or queues it.
+//! 2. A miniature that holds a slot queues it. One that only queues it has lost the key by a
+//!    removal, and drops it when its policy comes by.
+//! 3. The size used by a miniature is the sum of those of the slots that it holds.
+
+use crate::estimate::{Access, Kind};
+use crate::mrc::{MissRatioCurve, Point};
+use crate::sample::{PLACES, place, threshold};
+use crate::table::{Search, Table};
+
+/// Miniatures on either side of the middle one.
+const BESIDE: i32 = 3;
+/// The number of miniatures.
+pub const RUNGS: usize = 2 * BESIDE as usize + 1;
+/// How far the size may be from that of the middle miniature, in powers.
+const OFF_CENTRE: f64 = 1.0;
+/// Reads of the sample from which a miniature's misses are told, and keys: one of fewer behaves as
+/// no large cache does.
+const LEAST_READS: f64 = 100.0;
+const LEAST_HELD: usize = 48;
+/// A miniature that does not become full is counted after this many reads for each of its keys.
+const READS_PER_KEY: u64 = 4;
+/// The fewest keys that the largest miniature has at most.
+const LEAST_KEYS: usize = 64;
+/// All keys are queued anew if more than a third of the slots, and this many, are of keys that went
+/// without being evicted: in miniatures that are not full, they stay in the queues.
+const MOST_GONE: usize = 64;
+/// Batches of accesses between two counts of these.
+const BATCHES: u32 = 64;
+/// The part of its most keys that the largest miniature is to have.
+const FILLED: f64 = 0.6;
+/// The sample's rate changes if another would be better by this factor.
+const OTHER_RATE: f64 = 2.0;
+
+/// The order in which a policy evicts keys, which are named by slots.
+pub trait Eviction {
+    /// Counts a hit on a queued key.
+    fn hit(&mut self, slot: u32, hash: u64);
+
+    /// Queues a key. `hashes` returns the hash of a slot, here and below.
+    fn push(&mut self, slot: u32, hashes: &dyn Fn(u32) -> u64);
+
+    /// Takes the key out that is to be evicted next; `None` if none is queued.
+    fn pop(&mut self, hashes: &dyn Fn(u32) -> u64) -> Option<u32>;
+
+    /// Memory taken, in bytes.
+    fn bytes(&self) -> usize;
+}
+
+/// A key of the sample.
+#[derive(Clone, Copy)]
+struct Slot {
+    hash: u64,
+    size: u32,
+    /// The bits of the miniatures that hold it, and of those that queue it.
+    held: u16,
+    queued: u16,
+}
+
+/// A cache of one size.
+struct Rung<E> {
+    /// The size is the fourth root of two to this power.
+    power: i32,
+    /// Its bit in slots.
+    bit: u16,
+    order: E,
+    capacity: u64,
+    used: u64,
+    keys: usize,
+    has_evicted: bool,
+    is_counted: bool,
+    /// Reads of the sample since it was made, until it is counted.
+    warming: u64,
+    /// Misses and requests that the sample stands for, and its reads, since it is counted.
+    misses: f64,
+    requests: f64,
+    reads: f64,
+}
+
+impl<E: Eviction> Rung<E> {
+    fn new(power: i32, bit: u16, order: E, capacity: u64) -> Self {
+        Self {
+            power,
+            bit,
+            order,
+            capacity,
+            used: 0,
+            keys: 0,
+            has_evicted: false,
+            is_counted: false,
+            warming: 0,
+            misses: 0.0,
+            requests: 0.0,
+            reads: 0.0,
+        }
+    }
+
+    fn count(&mut self, is_hit: bool, weight: f64) {
+        if self.is_counted {
+            self.reads += 1.0;
+            self.misses += if is_hit { 0.0 } else { weight };
+        } else {
+            self.warming += 1;
+            self.is_counted = self.has_evicted || self.warming > READS_PER_KEY * self.keys as u64 + 64;
+        }
+    }
+
+    /// Evicts until this size fits. Returns whether it does.
+    fn make_room(&mut self, slots: &mut [Slot], size: u32, lost: &mut Vec<u32>) -> bool {
+        while self.used + u64::from(size) > self.capacity {
+            let evicted = self.order.pop(&|slot| slots[slot as usize].hash);
+            let Some(number) = evicted else { return false };
+            let slot = &mut slots[number as usize];
+            slot.queued &= !self.bit;
+            if slot.held & self.bit != 0 {
+                self.let_go(slot);
+                self.has_evicted = true;
+            }
+            if slot.held | slot.queued == 0 {
+                lost.push(number);
+            }
+        }
+        true
+    }
+
+    /// Lets a slot go that it holds.
+    fn let_go(&mut self, slot: &mut Slot) {
+        slot.held &= !self.bit;
+        self.used -= u64::from(slot.size);
+        self.keys -= 1;
+    }
+
+    /// Inserts a key that it does not hold.
+    fn insert(&mut self, slots: &mut [Slot], number: u32, lost: &mut Vec<u32>) {
+        let size = slots[number as usize].size;
+        if u64::from(size) > self.capacity || !self.make_room(slots, size, lost) {
+            return;
+        }
+        // One that is still queued takes its former place.
+        if slots[number as usize].queued & self.bit == 0 {
+            self.order.push(number, &|slot| slots[slot as usize].hash);
+        }
+        let slot = &mut slots[number as usize];
+        slot.queued |= self.bit;
+        slot.held |= self.bit;
+        self.used += u64::from(size);
+        self.keys += 1;
+    }
+}
+
+/// Miniatures of one policy around the present size of a cache.
+pub struct Ladder<E> {
+    make: Box<dyn Fn() -> E + Send>,
+    rungs: Vec<Rung<E>>,
+    table: Table,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Slots that nobody may hold or queue any more, while an access is recorded.
+    lost: Vec<u32>,
+    /// Batches since the slots were last counted.
+    batches: u32,
+    /// The highest rate of the sample.
+    most_rate: f64,
+    /// Keys whose place lies below are followed.
+    threshold: u32,
+    weight: f64,
+    max_keys: usize,
+}
+
+fn size_of_power(power: i32) -> f64 {
+    2.0_f64.powf(f64::from(power) / 4.0)
+}
+
+impl<E: Eviction> Ladder<E> {
+    /// Creates one without miniatures, which follows at most this share of all keys, and has at
+    /// most `max_keys` in the largest miniature. `make` returns the order of an empty one.
+    ///
+    /// # Panics
+    /// If the rate is not above 0 and at most 1.
+    pub fn new(rate: f64, max_keys: usize, make: impl Fn() -> E + Send + 'static) -> Self {
+        let threshold = threshold(rate);
+        Self {
+            make: Box::new(make),
+            rungs: Vec::new(),
+            table: Table::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            lost: Vec::new(),
+            batches: 0,
+            most_rate: rate,
+            threshold,
+            weight: f64::from(PLACES) / f64::from(threshold),
+            max_keys: max_keys.max(LEAST_KEYS),
+        }
+    }
+
+    /// The threshold: keys whose place ([`crate::sample::place`]) lies below it are followed.
+    pub fn threshold(&self) -> u32 {
+        self.threshold
+    }
+
+    fn capacity(&self, power: i32) -> u64 {
+        ((size_of_power(power) / self.weight).round() as u64).max(1)
+    }
+
+    /// Has the miniatures follow a cache that has this size, and this many keys, now.
+    pub fn follow(&mut self, size: u64, keys: u64) {
+        let largest = keys.max(1) as f64 * size_of_power(BESIDE);
+        let rate = (FILLED * self.max_keys as f64 / largest).min(self.most_rate);
+        let times = rate * self.weight;
+        if self.rungs.is_empty() || !(1.0 / OTHER_RATE..=OTHER_RATE).contains(&times) {
+            self.begin_with(rate);
+        }
+        let power = 4.0 * (size.max(1) as f64).log2();
+        let is_near = |rung: &Rung<E>| (power - f64::from(rung.power)).abs() <= OFF_CENTRE;
+        if self.rungs.get(BESIDE as usize).is_some_and(is_near) {
+            return;
+        }
+        let wanted = power.round() as i32 - BESIDE..=power.round() as i32 + BESIDE;
+        for gone in self.rungs.extract_if(.., |rung| !wanted.contains(&rung.power)) {
+            for slot in &mut self.slots {
+                (slot.held, slot.queued) = (slot.held & !gone.bit, slot.queued & !gone.bit);
+            }
+        }
+        let missing: Vec<i32> =
+            wanted.filter(|power| self.rungs.iter().all(|rung| rung.power != *power)).collect();
+        self.add(missing);
+        self.sweep();
+    }
+
+    /// Records accesses, of which those to followed keys count.
+    pub fn record_all(&mut self, accesses: &[Access]) {
+        for access in accesses {
+            if place(access.hash) < self.threshold {
+                self.record(access);
+            }
+        }
+        self.count(accesses.iter().filter(|access| access.kind.counts()).count() as u64);
+        if self.rungs.iter().any(|rung| rung.keys > self.max_keys) {
+            let powers: Vec<i32> = self.rungs.iter().map(|rung| rung.power).collect();
+            self.begin_with(1.0 / (OTHER_RATE * self.weight));
+            self.add(powers);
+        }
+        self.batches += 1;
+        if self.batches >= BATCHES {
+            self.batches = 0;
+            let gone = self.slots.iter().filter(|slot| slot.held == 0 && slot.queued != 0).count();
+            if gone > (self.slots.len() - self.free.len()) / 3 + MOST_GONE {
+                self.renew();
+            }
+        }
+    }
+
+    /// Forgets all, and follows this share of the keys.
+    #[cold]
+    fn begin_with(&mut self, rate: f64) {
+        self.threshold = threshold(rate.clamp(f64::MIN_POSITIVE, self.most_rate));
+        self.weight = f64::from(PLACES) / f64::from(self.threshold);
+        self.rungs.clear();
+        self.slots.clear();
+        self.free.clear();
+        self.table = Table::default();
+    }
+
+    /// Adds miniatures of these sizes.
+    fn add(&mut self, powers: impl IntoIterator<Item = i32>) {
+        for power in powers {
+            let taken = self.rungs.iter().fold(0_u16, |bits, rung| bits | rung.bit);
+            let bit = 1 << taken.trailing_ones();
+            let rung = Rung::new(power, bit, (self.make)(), self.capacity(power));
+            self.rungs.push(rung);
+        }
+        self.rungs.sort_by_key(|rung| rung.power);
+    }
+
+    fn record(&mut self, access: &Access) {
+        let Access { hash, size, kind } = *access;
+        let found = match self.table.search(hash) {
+            Search::Found(entry) => Some(self.table.get(entry).0),
+            Search::Absent(_) => None,
+        };
+        if let Some(number) = found {
+            self.resize(number, size);
+        }
+        let held = found.map_or(0, |number| self.slots[number as usize].held);
+        match kind {
+            Kind::Remove => {
+                if let Some(number) = found {
+                    self.drop_key(number);
+                }
+            }
+            Kind::Read | Kind::Lookup => {
+                let number = if kind == Kind::Read { Some(self.slot_of(found, access)) } else { found };
+                for rung in &mut self.rungs {
+                    let is_hit = held & rung.bit != 0;
+                    match number {
+                        Some(number) if is_hit => rung.order.hit(number, hash),
+                        Some(number) if kind == Kind::Read => {
+                            rung.insert(&mut self.slots, number, &mut self.lost);
+                        }
+                        _ => {}
+                    }
+                    rung.count(is_hit, self.weight);
+                }
+            }
+            Kind::Write => {
+                let number = self.slot_of(found, access);
+                for rung in self.rungs.iter_mut().filter(|rung| held & rung.bit == 0) {
+                    rung.insert(&mut self.slots, number, &mut self.lost);
+                }
+                self.lost.push(number);
+            }
+        }
+        self.free_lost();
+    }
+
+    /// The slot of a key, a new one if it has none.
+    fn slot_of(&mut self, found: Option<u32>, access: &Access) -> u32 {
+        if let Some(number) = found {
+            return number;
+        }
+        let slot = Slot { hash: access.hash, size: access.size.max(1), held: 0, queued: 0 };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.slots[number as usize] = slot;
+                number
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() as u32 - 1
+            }
+        };
+        if self.table.is_full() {
+            self.table.grow(|_, _| {});
+        }
+        if let Search::Absent(entry) = self.table.search(access.hash) {
+            self.table.take(entry, access.hash, number, 0);
+        }
+        // If nobody has room for it.
+        self.lost.push(number);
+        number
+    }
+
+    /// Has a key take this size; 0 = as before.
+    fn resize(&mut self, number: u32, size: u32) {
+        let slot = &mut self.slots[number as usize];
+        if size == 0 || size == slot.size {
+            return;
+        }
+        let before = std::mem::replace(&mut slot.size, size);
+        let held = slot.held;
+        for rung in self.rungs.iter_mut().filter(|rung| held & rung.bit != 0) {
+            rung.used = rung.used - u64::from(before) + u64::from(size);
+            rung.make_room(&mut self.slots, 0, &mut self.lost);
+        }
+    }
+
+    /// Has all miniatures lose a key; their queues keep it.
+    fn drop_key(&mut self, number: u32) {
+        let slot = &mut self.slots[number as usize];
+        for rung in &mut self.rungs {
+            if slot.held & rung.bit != 0 {
+                rung.let_go(slot);
+            }
+        }
+        self.lost.push(number);
+    }
+
+    /// Frees the slots among the lost ones that nobody holds or queues.
+    fn free_lost(&mut self) {
+        while let Some(number) = self.lost.pop() {
+            let slot = self.slots[number as usize];
+            if slot.held | slot.queued == 0
+                && let Search::Found(entry) = self.table.search(slot.hash)
+                && self.table.get(entry).0 == number
+            {
+                self.table.remove(entry, |_, _| {});
+                self.free.push(number);
+            }
+        }
+    }
+
+    /// Frees all slots that nobody holds or queues.
+    fn sweep(&mut self) {
+        self.lost.extend(0..self.slots.len() as u32);
+        self.free_lost();
+    }
+
+    /// Queues all keys anew, and forgets those that nobody holds.
+    #[cold]
+    fn renew(&mut self) {
+        for rung in &mut self.rungs {
+            rung.order = (self.make)();
+            for number in 0..self.slots.len() {
+                if self.slots[number].held & rung.bit != 0 {
+                    rung.order.push(number as u32, &|slot| self.slots[slot as usize].hash);
+                }
+            }
+        }
+        self.slots.iter_mut().for_each(|slot| slot.queued = slot.held);
+        self.sweep();
+    }
+
+    /// Counts reads that were not recorded.
+    pub fn count(&mut self, reads: u64) {
+        let counted = self.rungs.iter_mut().filter(|rung| rung.is_counted);
+        counted.for_each(|rung| rung.requests += reads as f64);
+    }
+
+    /// Has all counts so far count half.
+    pub fn age(&mut self) {
+        for rung in &mut self.rungs {
+            (rung.misses, rung.requests, rung.reads) =
+                (rung.misses / 2.0, rung.requests / 2.0, rung.reads / 2.0);
+        }
+    }
+
+    /// Memory taken, in bytes.
+    pub fn bytes(&self) -> usize {
+        let of_rungs = self.rungs.iter().map(|rung| size_of::<Rung<E>>() + rung.order.bytes()).sum::<usize>();
+        size_of::<Self>()
+            + of_rungs
+            + self.table.bytes()
+            + self.slots.capacity() * size_of::<Slot>()
+            + (self.free.capacity() + self.lost.capacity()) * size_of::<u32>()
+    }
+
+    /// The curve of the policy: as the miniatures have it from the smallest to the largest that is
+    /// counted, and beyond these in proportion to that of LRU. `None`: not two of them are.
+    pub fn curve(&self, lru: &MissRatioCurve) -> Option<MissRatioCurve> {
+        let is_told =
+            |rung: &&Rung<E>| rung.reads >= LEAST_READS && rung.keys >= LEAST_HELD && rung.requests > 0.0;
+        let counted = self.rungs.iter().filter(is_told);
+        let mut least = 1.0_f64;
+        let known: Vec<Point> = counted
+            .map(|rung| {
+                least = least.min(rung.misses / rung.requests);
+                Point { size: size_of_power(rung.power).round() as u64, miss_ratio: least }
+            })
+            .collect();
+        let (&first, &last) =
+            known.first().zip(known.last()).filter(|(first, last)| first.size < last.size)?;
+        let of_lru = |point: Point| lru.miss_ratio(point.size as f64);
+        let (hits, misses) = (1.0 - of_lru(first), of_lru(last));
+        let below = lru.points().iter().filter(|point| (1..first.size).contains(&point.size)).map(|point| {
+            let by_size = point.size as f64 / first.size as f64;
+            let part = if hits > 0.0 { (1.0 - point.miss_ratio) / hits } else { by_size };
+            Point { miss_ratio: 1.0 - part * (1.0 - first.miss_ratio), ..*point }
+        });
+        let within = known.windows(2).flat_map(|ends| {
+            let [from, to] = [ends[0], ends[1]];
+            let falls = of_lru(from) - of_lru(to);
+            let between =
+                lru.points().iter().filter(move |point| (from.size + 1..to.size).contains(&point.size));
+            let shaped = between.map(move |point| {
+                let by_size = (point.size - from.size) as f64 / (to.size - from.size) as f64;
+                let by_lru = if falls > 0.0 { (of_lru(from) - point.miss_ratio) / falls } else { by_size };
+                let part = f64::midpoint(by_size, by_lru);
+                Point { miss_ratio: from.miss_ratio + part * (to.miss_ratio - from.miss_ratio), ..*point }
+            });
+            [from].into_iter().chain(shaped)
+        });
+        let above = lru.points().iter().filter(|point| point.size > last.size).map(|point| {
+            let part = if misses > 0.0 { point.miss_ratio / misses } else { 1.0 };
+            Point { miss_ratio: part * last.miss_ratio, ..*point }
+        });
+        let start = Point { size: 0, miss_ratio: 1.0 };
+        let clamped = |point: Point| Point { miss_ratio: point.miss_ratio.clamp(0.0, 1.0), ..point };
+        let points = [start].into_iter().chain(below).chain(within).chain([last]).chain(above).map(clamped);
+        let curve = MissRatioCurve::new(lru.unit(), points).ok()?;
+        Some(match lru.confidence() {
+            Some(confidence) => curve.with_confidence(confidence),
+            None => curve,
+        })
+    }
+}
