@@ -24,7 +24,7 @@ const FILLED_PART: u64 = 8;
 /// it has filled.
 const BEGIN_PART: u64 = 64;
 /// A prediction is compared with what came if the pool had its grant but for one byte in this many.
-const NEAR_PART: u64 = 16;
+pub(crate) const NEAR_PART: u64 = 16;
 
 /// A decision about the pools of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use allocate::decision::LEAST_TOLD;
 use curve::{CurveError, MissRatioCurve, Point, Unit};
 use serde::{Deserialize, Serialize};
 
-use crate::decide::{Decided, DecidedPool};
+use crate::decide::{Decided, DecidedPool, NEAR_PART};
 
 /// Pools, and moves, that are kept of a decision: the largest.
 const MAX_KEPT: usize = 64;
@@ -66,8 +67,10 @@ impl Told {
     /// the pool at `place`. `None`: the pool did not have its grant, or was hardly read.
     pub(crate) fn outcome(&self, place: usize, now: &DecidedPool) -> Option<f64> {
         let pool = self.decided.pools.get(place)?;
-        // A round has a prediction if the pool had its grant.
-        let had_grant = now.predicted.is_some() && now.before_bytes == pool.granted_bytes;
+        // A round has a prediction if the pool had its grant. That may have changed since by moves
+        // that are too small to be told.
+        let most = (pool.granted_bytes / NEAR_PART).max(LEAST_TOLD);
+        let had_grant = now.predicted.is_some() && now.before_bytes.abs_diff(pool.granted_bytes) <= most;
         now.missed.filter(|_| had_grant)
     }
 
