@@ -6,6 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
+use evict::PolicyKind;
 use slab::SLAB_BYTES;
 pub(crate) use slab::run::step_for;
 
@@ -110,6 +111,7 @@ impl Cache {
             step_bytes,
             free_slabs: if is_full { 0 } else { spare / step_bytes },
             is_full,
+            lacks_tail_hits: matches!(pool.policy(), PolicyKind::Lru { .. } | PolicyKind::Sieve),
             classes: classes.map(|class| class_view(class, step_bytes, &pool.shadows)).collect(),
         }
     }

@@ -200,13 +200,19 @@ mod tests {
     use base::Clock;
 
     use super::*;
+    use crate::strategy::Strategy;
     use crate::{Cache, CacheConfig, Expiry, ItemOptions, PoolConfig};
 
     #[test]
     fn maintenance_leaves_alone_what_has_nothing_due() {
         let clock = Clock::manual(1_000_000);
         let cache = Cache::new(CacheConfig { clock, ..CacheConfig::default() }).expect("a cache");
-        let pool = |name: &str| cache.add_pool(PoolConfig::named(name)).expect("a pool");
+        // Others have rounds for a while after they were used.
+        let strategy = Strategy::OnFailures;
+        let pool = |name: &str| {
+            let pool = PoolConfig { strategy: strategy.clone(), ..PoolConfig::named(name) };
+            cache.add_pool(pool).expect("a pool")
+        };
         let (unused, lasting, expiring) = (pool("unused"), pool("lasting"), pool("expiring"));
         let put = |pool, key: &[u8], expiry| {
             let options = ItemOptions { expiry, ..ItemOptions::default() };

@@ -191,10 +191,11 @@ pub struct Rebalancer {
     victim_rule: VictimRule,
     history: History,
     /// The history before the last move was decided.
-    before: Option<(History, Credits, Earnings)>,
+    before: Option<Box<(History, Credits, Earnings)>>,
     ranks: Ranks<u16>,
     credits: Credits,
     earnings: Earnings,
+    has_left_out: bool,
     rng: SeededRng,
 }
 
@@ -215,6 +216,7 @@ impl Rebalancer {
             ranks: Ranks::default(),
             credits: Credits::default(),
             earnings: Earnings::default(),
+            has_left_out: false,
             rng: seeded(seed),
         }
     }
@@ -234,9 +236,12 @@ impl Rebalancer {
         &self.strategy
     }
 
-    /// Returns whether a pool with this many classes can have a move.
-    pub fn has_choice(&self, classes: usize) -> bool {
-        classes > 1 || matches!(self.strategy, Strategy::FreeMemory(_))
+    /// Returns whether a pool with this many classes can have a move. If not, the round may be left
+    /// out: what happens until the next one counts for allocations that fail alone.
+    pub fn has_choice(&mut self, classes: usize) -> bool {
+        let has_choice = classes > 1 || matches!(self.strategy, Strategy::FreeMemory(_));
+        self.has_left_out |= !has_choice;
+        has_choice
     }
 
     /// Changes the strategy. The history is kept, and nothing is owed.
@@ -257,7 +262,7 @@ impl Rebalancer {
         let round = self.begin(pool)?;
         let decided = self.for_failures(&round).or_else(|| self.by_strategy(&round));
         let resets_hits = matches!(&self.strategy, Strategy::HitsPerSlab(config) if config.reset_hits_always);
-        self.before = decided.is_some().then(|| (self.history.clone(), before.0, before.1));
+        self.before = decided.is_some().then(|| Box::new((self.history.clone(), before.0, before.1)));
         self.history.end(pool, decided.is_some() || resets_hits);
         if let Some(Move { victim, receiver: Some(receiver), .. }) = decided {
             self.history.hold_off(receiver, self.strategy.hold_off_rounds());
@@ -274,7 +279,7 @@ impl Rebalancer {
     /// added to the next one.
     pub fn failed(&mut self) {
         if let Some(before) = self.before.take() {
-            (self.history, self.credits, self.earnings) = before;
+            (self.history, self.credits, self.earnings) = *before;
         }
     }
 
@@ -291,6 +296,10 @@ impl Rebalancer {
 
     fn begin(&mut self, pool: &PoolView) -> Option<Round> {
         let round = self.history.begin(pool)?;
+        if std::mem::take(&mut self.has_left_out) {
+            // These are the counts of all rounds that were left out.
+            return Some(round);
+        }
         if let Strategy::HillClimbing(config) = &self.strategy {
             self.credits.add(&round, config.hits_per_slab);
         }

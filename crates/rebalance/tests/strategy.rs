@@ -129,11 +129,11 @@ fn clear_gain_moves_what_gains_more_than_it_costs() {
         ("slabs that nobody reads", &[(0, 0), (500, 40)], Some((0, Some(1)))),
         ("too few hits to tell", &[(0, 0), (500, 9)], None),
         ("nobody gains", &[(0, 0), (900, 0)], None),
-        ("a quarter more", &[(100, 40), (500, 50)], Some((0, Some(1)))),
-        ("less than a quarter more", &[(100, 40), (500, 49)], None),
-        // Ten slabs of 80 hits each: half of that.
-        ("hits whose loss the tail does not show", &[(800, 0), (900, 49)], None),
-        ("the same, but for more", &[(800, 0), (900, 50)], Some((0, Some(1)))),
+        ("a quarter more", &[(100, 4_000), (500, 5_000)], Some((0, Some(1)))),
+        ("less than a quarter more", &[(100, 4_000), (500, 4_999)], None),
+        // Ten slabs of 800 hits each: half of that.
+        ("hits whose loss the tail does not show", &[(8_000, 0), (9_000, 499)], None),
+        ("the same, but for more", &[(8_000, 0), (9_000, 500)], Some((0, Some(1)))),
         ("who loses least gives, who gains most gets", &[(50, 10), (9, 1), (70, 30)], Some((1, Some(2)))),
     ];
     for (what, hits, expected) in cases {
@@ -152,6 +152,56 @@ fn clear_gain_moves_what_gains_more_than_it_costs() {
     for (why, counts, free_chunks) in unlike {
         let classes = [gains[0].clone(), ClassView { counts, free_chunks, ..gains[1].clone() }];
         assert_eq!(decide(Strategy::ClearGain(ClearGain::default()), &full(&classes)), None, "{why}");
+    }
+}
+
+/// LRU has no tail hits.
+#[test]
+fn clear_gain_goes_by_hits_per_slab_if_there_is_nothing_else() {
+    // Of ten slabs: half of the mean against the mean.
+    for (hits, expected) in [(2_499, None), (2_500, Some((0, Some(1))))] {
+        let classes = [earning(0, 10_000, 0), earning(1, 10 * hits, 0)];
+        let pool = PoolView { lacks_tail_hits: true, ..full(&classes) };
+        assert_eq!(ends(decide(Strategy::ClearGain(ClearGain::default()), &pool)), expected, "{hits}");
+        assert_eq!(decide(Strategy::ClearGain(ClearGain::default()), &full(&classes)), None);
+    }
+}
+
+/// Classes that earn alike but for chance, and one that was busy for an hour and is idle since.
+#[test]
+fn clear_gain_keeps_still_and_wakes_up() {
+    let mut rng = seeded(8);
+    for rate in [2, 5, 20, 100] {
+        let mut rebalancer = Rebalancer::new(Strategy::ClearGain(ClearGain::default()));
+        let mut pool = full(&[earning(0, 0, 0), earning(1, 0, 0)]);
+        let moves = (0..3_600).filter(|_| {
+            for class in &mut pool.classes {
+                // About this many, as chance has it.
+                let tail = (0..10 * rate).filter(|_| rng.next_u64().is_multiple_of(10)).count() as u64;
+                let counts = &mut class.counts;
+                (counts.hits, counts.tail_hits) = (counts.hits + 15 * tail, counts.tail_hits + tail);
+                counts.evictions += 1;
+            }
+            rebalancer.decide(&pool).is_some()
+        });
+        let moves = moves.count();
+        assert!(moves < 40, "{moves} moves in an hour at {rate} hits a round");
+    }
+    for tail in [1, 10] {
+        let mut rebalancer = Rebalancer::new(Strategy::ClearGain(ClearGain::default()));
+        let mut pool = full(&[earning(0, 0, 0), earning(1, 0, 0)]);
+        for _ in 0..3_600 {
+            pool.classes[0].counts.hits += 100_000;
+            assert_eq!(rebalancer.decide(&pool), None);
+        }
+        let rounds = (1..).take_while(|_| {
+            let counts = &mut pool.classes[1].counts;
+            (counts.hits, counts.tail_hits) = (counts.hits + 5 * tail, counts.tail_hits + tail);
+            counts.evictions += 1;
+            rebalancer.decide(&pool).is_none()
+        });
+        let rounds = rounds.count();
+        assert!(rounds < 40, "{rounds} rounds until a slab moves, at {tail} hits a round");
     }
 }
 
@@ -588,6 +638,7 @@ fn any_pool(rng: &mut impl Rng) -> PoolView {
         is_full: !rng.next_u64().is_multiple_of(4),
         classes,
         step_bytes: 0,
+        lacks_tail_hits: rng.next_u64().is_multiple_of(2),
     }
 }
 

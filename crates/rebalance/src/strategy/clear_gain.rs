@@ -11,7 +11,8 @@ use super::view::{ClassView, Round};
 /// this estimate no less than half of what its slabs have on average: a policy may know its gains
 /// better than its losses, and a class whose sizes come back is not emptied. A slab moves if the
 /// gain clearly exceeds the cost, so that slabs which nobody reads any more leave their class, and
-/// classes that all serve are left as they are. Needs a policy that tracks tail hits.
+/// classes that all serve are left as they are. Of a policy that tracks no tail hits, as LRU and
+/// SIEVE, a slab less is taken to cost the mean hits per slab, and one more to gain half of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClearGain {
     /// The gain is at least this many times the cost. Default 1.25.
@@ -42,11 +43,26 @@ impl Default for ClearGain {
     }
 }
 
+/// Standard deviations of a difference of counts that chance may make.
+const DOUBT: f64 = 2.0;
+
 impl ClearGain {
     /// The hits that a slab less costs the class.
-    fn cost(&self, class: &ClassView, earnings: &Earnings) -> f64 {
+    fn cost(&self, class: &ClassView, earnings: &Earnings, round: &Round) -> f64 {
         let Earned { mean, tail } = earnings.of(class);
-        tail.max(self.mean_part * mean)
+        if round.lacks_tail_hits { mean } else { tail.max(self.mean_part * mean) }
+    }
+
+    /// The hits that a slab more gains the class.
+    fn gain(&self, class: &ClassView, earnings: &Earnings, round: &Round) -> f64 {
+        let Earned { mean, tail } = earnings.of(class);
+        if round.lacks_tail_hits { self.mean_part * mean } else { tail }
+    }
+
+    /// Returns whether the gain exceeds the cost by more than chance does.
+    fn is_clear(&self, gain: f64, cost: f64) -> bool {
+        let by_chance = DOUBT * (gain + cost).sqrt();
+        gain >= self.ratio * cost && gain - cost >= self.min_difference.max(by_chance)
     }
 
     pub(super) fn victim<'r>(
@@ -56,7 +72,7 @@ impl ClearGain {
         except: Option<u8>,
     ) -> Option<(&'r ClassView, String)> {
         let classes = round.victims(self.min_slabs, except).into_iter();
-        let costs = classes.map(|class| (class, self.cost(class, earnings)));
+        let costs = classes.map(|class| (class, self.cost(class, earnings, round)));
         // Of those that cost the same, as all of an idle pool do, the one that has most.
         let cheaper = |a: (&'r ClassView, f64), b: (&'r ClassView, f64)| {
             if b.1 < a.1 || b.1 == a.1 && b.0.slabs > a.0.slabs { b } else { a }
@@ -73,11 +89,11 @@ impl ClearGain {
             class.counts.evictions > 0
                 && class.free_bytes() < self.max_free_slabs.saturating_mul(round.step_bytes)
         };
-        let gains = round.classes.iter().filter(wants).map(|class| (class, earnings.of(class).tail));
+        let gains =
+            round.classes.iter().filter(wants).map(|class| (class, self.gain(class, earnings, round)));
         let (receiver, gain) = gains.reduce(|a, b| if b.1 > a.1 { b } else { a })?;
         let (victim, why) = self.victim(round, earnings, Some(receiver.number))?;
-        let cost = self.cost(victim, earnings);
-        (gain >= self.ratio * cost && gain - cost >= self.min_difference).then(|| Move {
+        self.is_clear(gain, self.cost(victim, earnings, round)).then(|| Move {
             victim: victim.number,
             receiver: Some(receiver.number),
             reason: format!("{why}, and {receiver} gains {gain:.0} with one more"),

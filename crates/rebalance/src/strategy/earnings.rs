@@ -6,8 +6,10 @@ use base::geometry::SLAB_BYTES;
 
 use super::view::{ClassView, Round};
 
-/// Tail hits that are enough to go by: half of all hits is forgotten then.
+/// Tail hits that are enough to go by, and rounds that are long enough: half of all hits is
+/// forgotten then.
 const ENOUGH: f64 = 64.0;
+const MOST_ROUNDS: u32 = 128;
 
 /// Hits of a class lately, per slab.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,29 +35,39 @@ impl Earned {
 
 /// Hits of all classes of a pool lately.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Earnings(BTreeMap<u8, Earned>);
+pub(super) struct Earnings {
+    by_class: BTreeMap<u8, Earned>,
+    /// Rounds since half was last forgotten.
+    rounds: u32,
+}
 
 impl Earnings {
     /// Adds the hits of a round. Few hits count for long, and many for few rounds.
     pub(super) fn add(&mut self, round: &Round) {
         let earned = round.classes.iter().map(|class| {
-            let (before, now) = (self.of(class), Earned::in_round(class, round.step_bytes));
+            let (mut before, now) = (self.of(class), Earned::in_round(class, round.step_bytes));
+            // A class that is not read any more is worth less from round to round, whatever it was.
+            if class.counts.hits == 0 {
+                before.mean /= 2.0;
+            }
             (class.number, Earned { mean: before.mean + now.mean, tail: before.tail + now.tail })
         });
-        self.0 = earned.collect();
-        if self.0.values().any(|earned| earned.tail >= ENOUGH) {
+        self.by_class = earned.collect();
+        self.rounds += 1;
+        if self.rounds >= MOST_ROUNDS || self.by_class.values().any(|earned| earned.tail >= ENOUGH) {
             self.forget_half();
         }
     }
 
     /// Forgets half of it: a move changes what slabs earn.
     pub(super) fn forget_half(&mut self) {
-        self.0.values_mut().for_each(|earned| {
+        self.rounds = 0;
+        self.by_class.values_mut().for_each(|earned| {
             (earned.mean, earned.tail) = (earned.mean / 2.0, earned.tail / 2.0);
         });
     }
 
     pub(super) fn of(&self, class: &ClassView) -> Earned {
-        self.0.get(&class.number).copied().unwrap_or_default()
+        self.by_class.get(&class.number).copied().unwrap_or_default()
     }
 }

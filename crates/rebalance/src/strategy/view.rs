@@ -92,6 +92,8 @@ pub struct PoolView {
     pub free_slabs: u64,
     /// True if the pool can get no more slabs: its limit is reached, or no slabs remain.
     pub is_full: bool,
+    /// True if its policy tracks no tail hits.
+    pub lacks_tail_hits: bool,
     /// Its classes, in any order, each once.
     pub classes: Vec<ClassView>,
 }
@@ -112,6 +114,7 @@ impl PoolView {
 pub(super) struct Round {
     pub(super) classes: Vec<ClassView>,
     pub(super) is_full: bool,
+    pub(super) lacks_tail_hits: bool,
     pub(super) step_bytes: u64,
     pub(super) free_slabs: u64,
     /// Hits since the last move, by class.
@@ -187,7 +190,8 @@ impl History {
         classes.sort_by_key(|class| class.number);
         let held_off = self.hold_off.keys().copied().collect();
         let (is_full, step_bytes, free_slabs) = (pool.is_full, pool.step_bytes(), pool.free_slabs);
-        Some(Round { classes, is_full, step_bytes, free_slabs, hits, held_off })
+        let lacks_tail_hits = pool.lacks_tail_hits;
+        Some(Round { classes, is_full, lacks_tail_hits, step_bytes, free_slabs, hits, held_off })
     }
 
     /// Ends a round: the next one compares with the present counts.
