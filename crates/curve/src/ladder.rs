@@ -21,7 +21,7 @@
 //! 3. The size used by a miniature is the sum of those of the slots that it holds.
 
 use crate::estimate::{Access, Kind};
-use crate::mrc::{MissRatioCurve, Point};
+use crate::mrc::{Confidence, MissRatioCurve, Point};
 use crate::sample::{PLACES, place, threshold};
 use crate::table::{Search, Table};
 
@@ -39,11 +39,13 @@ const LEAST_HELD: usize = 48;
 const READS_PER_KEY: u64 = 4;
 /// The fewest keys that the largest miniature has at most.
 const LEAST_KEYS: usize = 64;
-/// All keys are queued anew if more than a third of the slots, and this many, are of keys that went
+/// Keys are queued anew if more than a third of the slots, and this many, are of keys that went
 /// without being evicted: in miniatures that are not full, they stay in the queues.
 const MOST_GONE: usize = 64;
-/// Batches of accesses between two counts of these.
-const BATCHES: u32 = 64;
+/// The mark of slots of such keys, among the bits of those that queue a slot.
+const GONE: u16 = 1 << 15;
+/// A miniature that uses less than this part of its capacity has its queue renewed.
+const NEARLY_FULL: f64 = 0.9;
 /// The part of its most keys that the largest miniature is to have.
 const FILLED: f64 = 0.6;
 /// The sample's rate changes if another would be better by this factor.
@@ -85,8 +87,11 @@ struct Rung<E> {
     used: u64,
     keys: usize,
     has_evicted: bool,
+    /// True once its misses say something of its size; they are counted from the next
+    /// [`Ladder::count`] on, as reads are that are not recorded.
+    is_warm: bool,
     is_counted: bool,
-    /// Reads of the sample since it was made, until it is counted.
+    /// Reads of the sample since it was made, until it is warm.
     warming: u64,
     /// Misses and requests that the sample stands for, and its reads, since it is counted.
     misses: f64,
@@ -104,6 +109,7 @@ impl<E: Eviction> Rung<E> {
             used: 0,
             keys: 0,
             has_evicted: false,
+            is_warm: false,
             is_counted: false,
             warming: 0,
             misses: 0.0,
@@ -116,9 +122,9 @@ impl<E: Eviction> Rung<E> {
         if self.is_counted {
             self.reads += 1.0;
             self.misses += if is_hit { 0.0 } else { weight };
-        } else {
+        } else if !self.is_warm {
             self.warming += 1;
-            self.is_counted = self.has_evicted || self.warming > READS_PER_KEY * self.keys as u64 + 64;
+            self.is_warm = self.has_evicted || self.warming > READS_PER_KEY * self.keys as u64 + 64;
         }
     }
 
@@ -133,7 +139,7 @@ impl<E: Eviction> Rung<E> {
                 self.let_go(slot);
                 self.has_evicted = true;
             }
-            if slot.held | slot.queued == 0 {
+            if slot.held | slot.queued & !GONE == 0 {
                 lost.push(number);
             }
         }
@@ -174,10 +180,12 @@ pub struct Ladder<E> {
     free: Vec<u32>,
     /// Slots that nobody may hold or queue any more, while an access is recorded.
     lost: Vec<u32>,
-    /// Batches since the slots were last counted.
-    batches: u32,
-    /// The highest rate of the sample.
+    /// Slots with the mark [`GONE`], and the number of these at which queues are renewed.
+    gone: usize,
+    most_gone: usize,
+    /// The highest rate of the sample: as it was made, and since there were too many keys.
     most_rate: f64,
+    rate_that_fits: f64,
     /// Keys whose place lies below are followed.
     threshold: u32,
     weight: f64,
@@ -203,8 +211,10 @@ impl<E: Eviction> Ladder<E> {
             slots: Vec::new(),
             free: Vec::new(),
             lost: Vec::new(),
-            batches: 0,
+            gone: 0,
+            most_gone: MOST_GONE,
             most_rate: rate,
+            rate_that_fits: rate,
             threshold,
             weight: f64::from(PLACES) / f64::from(threshold),
             max_keys: max_keys.max(LEAST_KEYS),
@@ -223,7 +233,11 @@ impl<E: Eviction> Ladder<E> {
     /// Has the miniatures follow a cache that has this size, and this many keys, now.
     pub fn follow(&mut self, size: u64, keys: u64) {
         let largest = keys.max(1) as f64 * size_of_power(BESIDE);
-        let rate = (FILLED * self.max_keys as f64 / largest).min(self.most_rate);
+        // If keys in use are smaller than those of the whole cache, there are more of them.
+        if self.rungs.last().is_some_and(|rung| rung.has_evicted && rung.keys * 4 < self.max_keys) {
+            self.rate_that_fits = (self.rate_that_fits * OTHER_RATE).min(self.most_rate);
+        }
+        let rate = (FILLED * self.max_keys as f64 / largest).min(self.rate_that_fits);
         let times = rate * self.weight;
         if self.rungs.is_empty() || !(1.0 / OTHER_RATE..=OTHER_RATE).contains(&times) {
             self.begin_with(rate);
@@ -252,19 +266,12 @@ impl<E: Eviction> Ladder<E> {
                 self.record(access);
             }
         }
-        self.count(accesses.iter().filter(|access| access.kind.counts()).count() as u64);
+        self.add_requests(accesses.iter().filter(|access| access.kind.counts()).count() as u64);
         if self.rungs.iter().any(|rung| rung.keys > self.max_keys) {
             let powers: Vec<i32> = self.rungs.iter().map(|rung| rung.power).collect();
-            self.begin_with(1.0 / (OTHER_RATE * self.weight));
+            self.rate_that_fits = 1.0 / (OTHER_RATE * self.weight);
+            self.begin_with(self.rate_that_fits);
             self.add(powers);
-        }
-        self.batches += 1;
-        if self.batches >= BATCHES {
-            self.batches = 0;
-            let gone = self.slots.iter().filter(|slot| slot.held == 0 && slot.queued != 0).count();
-            if gone > (self.slots.len() - self.free.len()) / 3 + MOST_GONE {
-                self.renew();
-            }
         }
     }
 
@@ -273,10 +280,9 @@ impl<E: Eviction> Ladder<E> {
     fn begin_with(&mut self, rate: f64) {
         self.threshold = threshold(rate.clamp(f64::MIN_POSITIVE, self.most_rate));
         self.weight = f64::from(PLACES) / f64::from(self.threshold);
-        self.rungs.clear();
-        self.slots.clear();
-        self.free.clear();
+        (self.rungs, self.slots, self.free) = (Vec::new(), Vec::new(), Vec::new());
         self.table = Table::default();
+        (self.gone, self.most_gone) = (0, MOST_GONE);
     }
 
     /// Adds miniatures of these sizes.
@@ -300,6 +306,11 @@ impl<E: Eviction> Ladder<E> {
             self.resize(number, size);
         }
         let held = found.map_or(0, |number| self.slots[number as usize].held);
+        if let Some(number) = found.filter(|_| matches!(kind, Kind::Read | Kind::Write)) {
+            let slot = &mut self.slots[number as usize];
+            self.gone -= usize::from(slot.queued & GONE != 0);
+            slot.queued &= !GONE;
+        }
         match kind {
             Kind::Remove => {
                 if let Some(number) = found {
@@ -329,6 +340,9 @@ impl<E: Eviction> Ladder<E> {
             }
         }
         self.free_lost();
+        if self.gone > self.most_gone {
+            self.renew();
+        }
     }
 
     /// The slot of a key, a new one if it has none.
@@ -380,6 +394,10 @@ impl<E: Eviction> Ladder<E> {
                 rung.let_go(slot);
             }
         }
+        if slot.queued & GONE == 0 {
+            slot.queued |= GONE;
+            self.gone += 1;
+        }
         self.lost.push(number);
     }
 
@@ -387,11 +405,13 @@ impl<E: Eviction> Ladder<E> {
     fn free_lost(&mut self) {
         while let Some(number) = self.lost.pop() {
             let slot = self.slots[number as usize];
-            if slot.held | slot.queued == 0
+            if slot.held | slot.queued & !GONE == 0
                 && let Search::Found(entry) = self.table.search(slot.hash)
                 && self.table.get(entry).0 == number
             {
                 self.table.remove(entry, |_, _| {});
+                self.gone -= usize::from(slot.queued & GONE != 0);
+                self.slots[number as usize].queued = 0;
                 self.free.push(number);
             }
         }
@@ -403,23 +423,36 @@ impl<E: Eviction> Ladder<E> {
         self.free_lost();
     }
 
-    /// Queues all keys anew, and forgets those that nobody holds.
+    /// Queues the keys of miniatures that are not full anew, so that these forget what they have
+    /// lost. Those that are full come by such keys as they evict.
     #[cold]
     fn renew(&mut self) {
         for rung in &mut self.rungs {
+            if rung.used as f64 > NEARLY_FULL * rung.capacity as f64 {
+                continue;
+            }
             rung.order = (self.make)();
             for number in 0..self.slots.len() {
-                if self.slots[number].held & rung.bit != 0 {
+                let slot = &mut self.slots[number];
+                slot.queued = slot.queued & !rung.bit | slot.held & rung.bit;
+                if slot.held & rung.bit != 0 {
                     rung.order.push(number as u32, &|slot| self.slots[slot as usize].hash);
                 }
             }
         }
-        self.slots.iter_mut().for_each(|slot| slot.queued = slot.held);
         self.sweep();
+        let used = self.slots.len() - self.free.len();
+        self.most_gone = self.gone + (used - self.gone) / 3 + MOST_GONE;
     }
 
-    /// Counts reads that were not recorded.
+    /// Counts reads that were not recorded, of the time since the last call. Miniatures that are
+    /// warm are counted from now on.
     pub fn count(&mut self, reads: u64) {
+        self.add_requests(reads);
+        self.rungs.iter_mut().for_each(|rung| rung.is_counted |= rung.is_warm);
+    }
+
+    fn add_requests(&mut self, reads: u64) {
         let counted = self.rungs.iter_mut().filter(|rung| rung.is_counted);
         counted.for_each(|rung| rung.requests += reads as f64);
     }
@@ -485,8 +518,13 @@ impl<E: Eviction> Ladder<E> {
         let clamped = |point: Point| Point { miss_ratio: point.miss_ratio.clamp(0.0, 1.0), ..point };
         let points = [start].into_iter().chain(below).chain(within).chain([last]).chain(above).map(clamped);
         let curve = MissRatioCurve::new(lru.unit(), points).ok()?;
+        // A sample of other keys, of which there are fewer.
+        let keys = self.rungs.get(BESIDE as usize).map_or(1, |rung| rung.keys.max(1));
         Some(match lru.confidence() {
-            Some(confidence) => curve.with_confidence(confidence),
+            Some(known) => {
+                let error = known.error.hypot(0.5 / (keys as f64).sqrt());
+                curve.with_confidence(Confidence { error, ..known })
+            }
             None => curve,
         })
     }

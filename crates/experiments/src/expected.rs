@@ -82,7 +82,7 @@ pub const EXPECTED: &[Expected] = &[
         experiment: "X42",
         criteria: &["w-tinylfu: mean error by its own curve"],
         always: false,
-        because: "a window of 1 % and counters of frequency are too few in a miniature of some hundred keys",
+        because: "its curve is LRU's, as its counters of frequency are too few in miniatures",
     },
     Expected {
         experiment: "X23",

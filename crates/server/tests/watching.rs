@@ -131,6 +131,32 @@ fn curves_are_shown_as_statistics_and_metrics_while_they_are_learnt() {
     without(&mut client);
 }
 
+/// Of six pools, three had curves and the others nothing to go by.
+#[test]
+fn a_small_cache_learns_the_curves_of_several_pools_from_fewer_keys() {
+    let with = |pools: usize| {
+        // Of 64 MiB.
+        let mut config = config();
+        let pool = |number: usize| PoolSettings { name: format!("p{number}"), ..PoolSettings::default() };
+        config.pools.extend((1..pools).map(pool));
+        config
+    };
+    let learnt = |pools: usize| {
+        let server = support::start(with(pools)).expect("a server");
+        let page = get_page(&server, "/curves.json").1;
+        let page: serde_json::Value = serde_json::from_str(&page).expect("JSON");
+        let bytes = page.as_object().expect("an object").values().filter_map(|curve| curve["bytes"].as_u64());
+        bytes.collect::<Vec<u64>>()
+    };
+    let (one, six) = (learnt(1), learnt(6));
+    assert_eq!((one.len(), six.len()), (1, 6));
+    assert!(six.iter().sum::<u64>() <= 64 << 20 >> 6, "{six:?}");
+    assert!(six[0] < one[0], "{six:?} and {one:?}");
+    // There is an end to that.
+    let many = learnt(40);
+    assert!((6..20).contains(&many.len()), "{many:?}");
+}
+
 #[test]
 fn a_trace_that_cannot_be_written_stops_the_start_and_says_so() {
     let mut config = config();

@@ -129,6 +129,7 @@ pub(super) fn curves(shared: &Shared, only: Option<&str>) -> Value {
             json!({
                 "curve": learnt.in_memory(),
                 "present_bytes": learnt.memory_bytes,
+                "is_of_policy": learnt.of_policy.is_some(),
                 "policy_points": decided(&pool.name),
                 "rate": learnt.rate,
                 "samples": learnt.samples,

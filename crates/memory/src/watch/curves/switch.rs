@@ -106,14 +106,15 @@ impl Cache {
     /// [`ErrorKind::NoSuchPool`].
     pub fn curve(&self, pool: PoolId) -> Result<Option<PoolCurve>, Error> {
         let core = self.core();
+        core.charge_for_miniatures(pool)?;
         let found = core.pool(pool)?;
-        core.charge_for_miniatures(&found);
         let (memory_bytes, chunk_bytes, chunks) = core.memory_of(&found);
         let curves = &found.curves;
         let mut learner = curves.learner.lock();
         let Some(learner) = &mut *learner else { return Ok(None) };
         core.catch_up(&found, learner);
         learner.follow(found.policy(), (chunk_bytes, chunks));
+        curves.below.store(learner.threshold(), Ordering::Relaxed);
         let curve = learner.shards.curve();
         let of_policy = learner.miniatures.as_ref().and_then(|(_, miniatures)| miniatures.curve(&curve));
         Ok(Some(PoolCurve {
@@ -132,25 +133,36 @@ impl Cache {
 
 impl Core {
     /// Charges the ledger for miniatures of the pool's policy, if there is room for them: they
-    /// begin when the curve is first asked for, or when the policy becomes another.
-    fn charge_for_miniatures(&self, pool: &Pool) {
-        let lacking = |learner: &Learner| {
-            let wanted = miniature_bytes(pool.policy(), learner.config.keys);
-            wanted.saturating_sub(learner.charged_for_miniatures)
+    /// begin when the curve is first asked for, or when the policy becomes another. Of a policy
+    /// that needs less, the rest is given back.
+    fn charge_for_miniatures(&self, pool: PoolId) -> Result<(), Error> {
+        let wanted = |pool: &Pool, learner: &Learner| miniature_bytes(pool.policy(), learner.config.keys);
+        let (bytes, charged) = {
+            let pool = self.pool(pool)?;
+            let mut learner = pool.curves.learner.lock();
+            let Some(learner) = &mut *learner else { return Ok(()) };
+            let (bytes, charged) = (wanted(&pool, learner), learner.charged_for_miniatures);
+            if bytes < charged {
+                learner.miniatures = None;
+                learner.charged_for_miniatures = bytes;
+                self.ledger.release(Part::Fixed, charged - bytes);
+            }
+            (bytes, charged)
         };
-        let bytes = pool.curves.learner.lock().as_deref().map_or(0, lacking);
-        if bytes == 0 || !self.leaves_room_for_chunks(bytes) {
-            return;
+        if bytes <= charged || !self.leaves_room_for_chunks(bytes - charged) {
+            return Ok(());
         }
-        // No lock is held while items make room.
-        let Ok(spent) = self.spend(bytes) else { return };
+        // No lock is held, and no pool, while items make room.
+        let Ok(spent) = self.spend(bytes - charged) else { return Ok(()) };
+        let pool = self.pool(pool)?;
         // Another thread may have been as quick, or learning has begun anew.
         if let Some(learner) = &mut *pool.curves.learner.lock()
-            && lacking(learner) == bytes
+            && (wanted(&pool, learner), learner.charged_for_miniatures) == (bytes, charged)
         {
-            learner.charged_for_miniatures += bytes;
+            learner.charged_for_miniatures = bytes;
             spent.keep();
         }
+        Ok(())
     }
 
     /// Returns the pool's memory, as [`PoolCurve::memory_bytes`] has it, the number of bytes of
