@@ -28,7 +28,8 @@ use crate::table::{Search, Table};
 /// Miniatures on either side of the middle one.
 const BESIDE: i32 = 3;
 /// The number of miniatures.
-pub const RUNGS: usize = 2 * BESIDE as usize + 1;
+#[cfg(test)]
+pub(crate) const RUNGS: usize = 2 * BESIDE as usize + 1;
 /// How far the size may be from that of the middle miniature, in powers.
 const OFF_CENTRE: f64 = 1.0;
 /// Reads of the sample from which a miniature's misses are told, and keys: one of fewer behaves as

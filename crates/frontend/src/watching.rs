@@ -122,13 +122,10 @@ impl Watching {
     pub fn apply_to(&self, cache: &Cache, pool: &Pool, before: usize) -> Result<(), Error> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(settings) = &state.settings else { return Ok(()) };
-        let memory = cache.ledger().limit();
-        let room = memory / SHARE_OF_MEMORY / (before as u64 + 1);
-        let policy = cache.pool_policy(pool.id).unwrap_or(PolicyKind::S3_FIFO);
-        let samples = Samples::within(room, settings, (memory, policy));
-        let is_first = before == 0;
-        let Samples { hot_keys, curve } =
-            if is_first || samples.bytes(memory, policy) <= room { samples } else { Samples::default() };
+        let room = cache.ledger().limit() / SHARE_OF_MEMORY / (before as u64 + 1);
+        let (samples, bytes) = Samples::of(cache, pool, room, settings);
+        let is_sampled = before == 0 || bytes <= room;
+        let Samples { hot_keys, curve } = if is_sampled { samples } else { Samples::default() };
         let refused =
             |error| Error::with_source(ErrorKind::Engine, "what [watch] asks for is not to be had", error);
         if hot_keys.is_some() {
@@ -167,6 +164,16 @@ struct Samples {
 }
 
 impl Samples {
+    /// Those of a pool, smaller ones if they take more than `room`, and what they take at most, in
+    /// bytes.
+    fn of(cache: &Cache, pool: &Pool, room: u64, wanted: &Watch) -> (Self, u64) {
+        let memory = cache.ledger().limit();
+        // One that is gone meanwhile is sampled by nobody.
+        let policy = cache.pool_policy(pool.id).unwrap_or(PolicyKind::S3_FIFO);
+        let samples = Self::within(room, wanted, (memory, policy));
+        (samples, samples.bytes(memory, policy))
+    }
+
     /// Those of a pool of this policy as `wanted` says, or smaller ones if these take more than
     /// `room` in a cache of this much memory, in bytes. The smallest may take more as well.
     fn within(room: u64, wanted: &Watch, (memory, policy): (u64, PolicyKind)) -> Self {
@@ -198,14 +205,11 @@ impl Samples {
 
 /// The samples of each pool: none of the last ones if there is no room for those of all.
 fn samples_of(cache: &Cache, wanted: &Watch, pools: &[Arc<Pool>]) -> Vec<Samples> {
-    let memory = cache.ledger().limit();
-    let mut room = memory / SHARE_OF_MEMORY;
+    let mut room = cache.ledger().limit() / SHARE_OF_MEMORY;
     let of_each = room / pools.len().max(1) as u64;
     let of_pool = |(at, pool): (usize, &Arc<Pool>)| {
-        // One that is gone meanwhile is sampled by nobody.
-        let policy = cache.pool_policy(pool.id).unwrap_or(PolicyKind::S3_FIFO);
-        let samples = Samples::within(of_each, wanted, (memory, policy));
-        let left = room.checked_sub(samples.bytes(memory, policy));
+        let (samples, bytes) = Samples::of(cache, pool, of_each, wanted);
+        let left = room.checked_sub(bytes);
         let has_room = left.is_some() || at == 0;
         room = left.unwrap_or(0);
         if has_room { samples } else { Samples::default() }

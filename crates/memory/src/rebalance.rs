@@ -6,7 +6,6 @@
 
 use std::sync::atomic::Ordering;
 
-use evict::PolicyKind;
 use slab::SLAB_BYTES;
 pub(crate) use slab::run::step_for;
 
@@ -104,6 +103,7 @@ impl Cache {
         let (stats, is_full) = (self.stats_of(pool), self.core().is_full(pool));
         let spare = stats.limit_bytes.map_or(0, |limit| limit.saturating_sub(stats.slab_bytes));
         let step_bytes = step_for(stats.slab_bytes);
+        let lacks_tail_hits = |(_, class): (u8, &Class)| class.inner.lock().policy.tail_hits().is_none();
         // Classes that leave get nothing, and give all that they have anyway.
         let classes = stats.classes.iter().filter(|class| !class.is_leaving);
         PoolView {
@@ -111,7 +111,7 @@ impl Cache {
             step_bytes,
             free_slabs: if is_full { 0 } else { spare / step_bytes },
             is_full,
-            lacks_tail_hits: matches!(pool.policy(), PolicyKind::Lru { .. } | PolicyKind::Sieve),
+            lacks_tail_hits: pool.used_classes().next().is_some_and(lacks_tail_hits),
             classes: classes.map(|class| class_view(class, step_bytes, &pool.shadows)).collect(),
         }
     }

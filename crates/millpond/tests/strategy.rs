@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millpond::strategy::{Manual, Strategy};
-use millpond::{ByteSize, Cache, CacheConfig, ItemOptions, PoolConfig, PoolId};
+use millpond::{ByteSize, Cache, CacheConfig, ItemOptions, PolicyKind, PoolConfig, PoolId};
 
 /// A full cache, most of whose slabs are in the class of the smaller values.
 fn calcified(strategy: Strategy) -> (Cache, PoolId) {
@@ -80,16 +80,20 @@ fn ask_at_random(cache: &Cache, pool: PoolId, keys: u64, (rounds, round): (u32, 
     hits
 }
 
-/// Under base the slabs of sizes that nobody asks for any more stay where they are.
+/// Under base the slabs of sizes that nobody asks for any more stay where they are. LRU and SIEVE
+/// track no tail hits.
 #[test]
 fn by_default_slabs_follow_the_sizes_that_are_asked_for() {
-    let hits = |strategy: Strategy| {
-        let (cache, pool) = calcified(strategy);
-        ask_at_random(&cache, pool, 2_000, (60, 1_000));
-        ask_at_random(&cache, pool, 2_000, (1, 10_000))
-    };
-    let (before, followed) = (hits(Strategy::OnFailures), hits(PoolConfig::default().strategy));
-    assert!(followed > before + 2_000, "{followed} of 10,000 finds hit, and {before} without");
+    for policy in [PolicyKind::S3_FIFO, PolicyKind::LRU, PolicyKind::Sieve] {
+        let hits = |strategy: Strategy| {
+            let (cache, pool) = calcified(strategy);
+            cache.set_pool_policy(pool, policy).expect("there is room");
+            ask_at_random(&cache, pool, 2_000, (60, 1_000));
+            ask_at_random(&cache, pool, 2_000, (1, 10_000))
+        };
+        let (before, followed) = (hits(Strategy::OnFailures), hits(PoolConfig::default().strategy));
+        assert!(followed > before + 2_000, "{policy}: {followed} of 10,000 finds hit, and {before} without");
+    }
 }
 
 #[test]

@@ -201,7 +201,6 @@ struct Learner {
     /// Reads since then that it was handed, and those that were reported to it.
     recorded: u64,
     passed: u64,
-    half_life_secs: u32,
     aged_at_secs: u32,
     charged: u64,
 }
@@ -330,7 +329,8 @@ impl Learner {
             miniatures.count(more);
         }
         self.passed += more;
-        let halvings = now_secs.saturating_sub(self.aged_at_secs) / self.half_life_secs;
+        let half_life_secs = self.config.half_life.as_secs().try_into().unwrap_or(u32::MAX);
+        let halvings = now_secs.saturating_sub(self.aged_at_secs) / half_life_secs;
         for _ in 0..halvings.min(32) {
             self.shards.age();
             if let Some((_, miniatures)) = &mut self.miniatures {
@@ -338,7 +338,7 @@ impl Learner {
             }
         }
         self.aged_at_secs =
-            if halvings > 32 { now_secs } else { self.aged_at_secs + halvings * self.half_life_secs };
+            if halvings > 32 { now_secs } else { self.aged_at_secs + halvings * half_life_secs };
         halvings.min(32)
     }
 }

@@ -54,7 +54,6 @@ impl Cache {
                 reads_before: core.reads_of(&found),
                 recorded: 0,
                 passed: 0,
-                half_life_secs: config.half_life.as_secs().try_into().unwrap_or(u32::MAX),
                 aged_at_secs: core.now(),
                 charged: bytes,
             })
