@@ -32,6 +32,7 @@ pub mod holpaca;
 pub mod live;
 pub mod report;
 pub mod runner;
+mod zipf;
 
 use experiment::median;
 pub use experiment::{CLIFFHANGER, Context, Experiment, HARE, HOLPACA, OURS};

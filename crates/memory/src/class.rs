@@ -19,7 +19,7 @@ use base::{Ledger, Part};
 use evict::{HitRule, MAX_QUEUES, Policy, PolicyKind};
 use parking_lot::Mutex;
 use slab::run::{UNIT_BYTES, least_units};
-use slab::{ChunkNumber, Chunks, ItemPtr, Run, RunId, SlabInfo, Withheld};
+use slab::{ChunkNumber, Chunks, ItemPtr, Run, RunId, SLAB_BYTES, SlabInfo, Withheld};
 
 use crate::cache::Core;
 use crate::lifecycle::{Hooks, RemovalCause};
@@ -153,6 +153,19 @@ impl Class {
     /// Memory of the shortest run that it can have, in bytes.
     pub(crate) fn least_bytes(&self) -> u64 {
         u64::from(least_units(self.info.chunk_bytes)) * UNIT_BYTES as u64
+    }
+
+    /// The memory that leaves the class if about `bytes` of it are taken, in bytes. Not more than a
+    /// slab is taken at a time, and nothing is shorter than a slab in a class of whole ones.
+    pub(crate) fn would_give(&self, bytes: u64) -> u64 {
+        if bytes >= SLAB_BYTES as u64 {
+            return SLAB_BYTES as u64;
+        }
+        let inner = self.inner.lock();
+        let runs = || inner.chunks.runs().map(Run::bytes);
+        let shortest = runs().filter(|run| *run >= bytes).min();
+        // Several that are shorter: less than twice as much.
+        shortest.unwrap_or(bytes)
     }
 
     /// Returns the number of chunks that a thread takes at once.

@@ -9,6 +9,7 @@ use base::{ByteSize, Part};
 use evict::{Policy, PolicyKind};
 use parking_lot::{Mutex, RwLock};
 use rebalance::reclaim::Stake;
+use slab::run::UNIT_BYTES;
 use slab::{SizeClasses, SlabInfo};
 
 use crate::cache::Core;
@@ -272,14 +273,23 @@ impl Pool {
         self.classes.get(class)
     }
 
-    /// The classes that were ever used, with their numbers. What a class that has to evict takes
-    /// from the largest, if it has less, in bytes: what moves at a time in the pool, but at most
-    /// half of what a class has on average, so that the largest always has more to give.
+    /// The memory that a class that has to evict takes from the largest, if it has less, in bytes:
+    /// as much as moves at a time in the pool, but at most half of what a class has on average, so
+    /// that the largest always has more to give.
     pub(crate) fn least_share(&self) -> u64 {
         let bytes = self.slab_bytes();
         step_for(bytes).min(bytes / (2 * self.used_classes().count().max(1) as u64))
     }
 
+    /// The memory that strategies move between classes at a time, in bytes: a slab or less of a
+    /// pool with few or large classes, and of one with many small ones no more than half of what
+    /// they have on average. Else hardly any of them could give as much.
+    pub(crate) fn rebalanced_step(&self) -> u64 {
+        let of_class = self.least_share() / UNIT_BYTES as u64 * UNIT_BYTES as u64;
+        of_class.max(step_for(0))
+    }
+
+    /// The classes that were ever used, with their numbers.
     pub(crate) fn used_classes(&self) -> impl Iterator<Item = (u8, &Class)> {
         self.classes.iter()
     }

@@ -22,11 +22,12 @@ use crate::watch::Shadows;
 
 /// A class as strategies see it. Projected ages are those with one slab less, where the policy
 /// knows.
-fn class_view(class: &ClassStats, step_bytes: u64, shadows: &Shadows) -> ClassView {
+fn class_view(class: &ClassStats, (step_bytes, gives_bytes): (u64, u64), shadows: &Shadows) -> ClassView {
     ClassView {
         number: class.number,
         chunk_bytes: class.chunk_bytes,
         slabs: class.bytes / step_bytes,
+        gives_bytes,
         free_chunks: class.free_chunks,
         items: class.items,
         tail_age_secs: class.tail_age_secs,
@@ -85,7 +86,7 @@ impl Cache {
             }
             let view = self.view_of(pool);
             let Some(decided) = pool.rebalancer.lock().decide(&view) else { return 0 };
-            let bytes = step_for(pool.slab_bytes());
+            let bytes = pool.rebalanced_step();
             if !core.move_slab(pool, decided.victim, decided.receiver, taking.waiting(MOVE_WAITS)) {
                 pool.rebalancer.lock().failed();
                 return 0;
@@ -102,8 +103,9 @@ impl Cache {
     pub(crate) fn view_of(&self, pool: &Pool) -> PoolView {
         let (stats, is_full) = (self.stats_of(pool), self.core().is_full(pool));
         let spare = stats.limit_bytes.map_or(0, |limit| limit.saturating_sub(stats.slab_bytes));
-        let step_bytes = step_for(stats.slab_bytes);
+        let step_bytes = pool.rebalanced_step();
         let lacks_tail_hits = |(_, class): (u8, &Class)| class.inner.lock().policy.tail_hits().is_none();
+        let gives = |number| pool.used_class(number).map_or(0, |class| class.would_give(step_bytes));
         // Classes that leave get nothing, and give all that they have anyway.
         let classes = stats.classes.iter().filter(|class| !class.is_leaving);
         PoolView {
@@ -112,7 +114,9 @@ impl Cache {
             free_slabs: if is_full { 0 } else { spare / step_bytes },
             is_full,
             lacks_tail_hits: pool.used_classes().next().is_some_and(lacks_tail_hits),
-            classes: classes.map(|class| class_view(class, step_bytes, &pool.shadows)).collect(),
+            classes: classes
+                .map(|class| class_view(class, (step_bytes, gives(class.number)), &pool.shadows))
+                .collect(),
         }
     }
 
@@ -129,9 +133,10 @@ impl Cache {
         Ok(())
     }
 
-    /// Takes a slab from the class `victim` of a pool, or in a pool below 64 MiB a sixteenth of it,
-    /// and gives it to the class `receiver`, or back to the pool. Items that nobody holds move to
-    /// other chunks of their class in the place of what would be evicted next there.
+    /// Takes a slab from the class `victim` of a pool, and gives it to the class `receiver`, or
+    /// back to the pool. Less moves in a pool below 64 MiB, a sixteenth of it, and in one of many
+    /// small classes, half of what a class has on average, but at least 64 KiB. Items that nobody
+    /// holds move to other chunks of their class in the place of what would be evicted next there.
     ///
     /// # Errors
     /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::Config`] where there is no such class, or the victim
@@ -175,8 +180,10 @@ impl Core {
         let Some(from) = pool.used_class(victim) else { return false };
         // Another thread that takes slabs is doing what this one is about to do.
         let Some(_resizing) = pool.resizing.try_lock() else { return false };
-        let step = Amount::about(step_for(pool.slab_bytes()));
-        let released = self.release_bytes(pool, from, step, taking);
+        // A receiver of large chunks can do nothing with less than one.
+        let least = receiver.and_then(|class| pool.used_class(class)).map_or(0, Class::least_bytes);
+        let amount = Amount::about(pool.rebalanced_step().max(least));
+        let released = self.release_bytes(pool, from, amount, taking);
         if released == 0 {
             return false;
         }

@@ -96,6 +96,24 @@ fn by_default_slabs_follow_the_sizes_that_are_asked_for() {
     }
 }
 
+/// In a small cache with many size classes hardly any class has a sixteenth of the memory.
+#[test]
+fn by_default_slabs_move_between_many_small_classes() {
+    for policy in [PolicyKind::S3_FIFO, PolicyKind::LRU] {
+        let hits = |strategy: Strategy| {
+            let (cache, pool) = calcified(strategy);
+            cache.set_pool_policy(pool, policy).expect("there is room");
+            for class in 0..30 {
+                put(&cache, pool, 100 + 300 * class, 900);
+            }
+            ask_at_random(&cache, pool, 600, (60, 500));
+            ask_at_random(&cache, pool, 600, (1, 10_000))
+        };
+        let (before, followed) = (hits(Strategy::OnFailures), hits(PoolConfig::default().strategy));
+        assert!(followed > before + 1_000, "{policy}: {followed} of 10,000 finds hit, and {before} without");
+    }
+}
+
 #[test]
 fn hill_climbing_finds_the_class_that_would_gain() {
     let hits = |strategy: &str| {

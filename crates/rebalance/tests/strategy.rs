@@ -218,6 +218,20 @@ fn clear_gain_compares_steps_with_steps() {
     assert_eq!([moves(16 * 10 - 1), moves(16 * 10)], [None, Some((0, Some(1)))]);
 }
 
+/// A class may have to give a longer piece than what moves at a time: that costs more, and one that
+/// would keep less than a slab gives nothing.
+#[test]
+fn clear_gain_counts_all_that_leaves_a_class() {
+    let step_bytes = SLAB_BYTES / 16;
+    for (gives, hits, expected) in [(1, 1_000, true), (4, 1_000, false), (4, 0, true), (10, 0, false)] {
+        // A mean of 100 hits for each of ten steps, half of which is what one costs.
+        let giver = ClassView { gives_bytes: gives * step_bytes, ..earning(0, hits, 0) };
+        let pool = PoolView { step_bytes, ..full(&[giver, ClassView { slabs: 16, ..earning(1, 0, 1_600) }]) };
+        let decided = ends(decide(Strategy::ClearGain(ClearGain::default()), &pool));
+        assert_eq!(decided, expected.then_some((0, Some(1))), "{gives} slabs leave, of {hits} hits");
+    }
+}
+
 #[test]
 fn clear_gain_adds_up_few_hits_and_forgets_after_a_move() {
     let mut rebalancer = Rebalancer::new(Strategy::ClearGain(ClearGain::default()));
@@ -619,6 +633,7 @@ fn any_pool(rng: &mut impl Rng) -> PoolView {
         number,
         chunk_bytes: 64 << number,
         slabs: any_number(rng) % 50,
+        gives_bytes: any_number(rng),
         free_chunks: any_number(rng),
         items: any_number(rng),
         tail_age_secs: any_age(rng),

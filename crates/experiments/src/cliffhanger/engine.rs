@@ -5,13 +5,16 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use base::hash::mix64;
+use base::rng::seeded;
 use millpond::strategy::Strategy;
 use millpond::{ByteSize, Cache, CacheConfig, Clock, ItemOptions, PoolConfig, PoolId};
+use rand_distr::{Distribution, LogNormal};
 use simulate::scenario::TraceSource;
 use simulate::table::Table;
 use simulate::world::Trace;
 
 use crate::report::{Chart, Criterion, Report};
+use crate::zipf::ZipfKeys;
 use crate::{Context, Experiment, OURS};
 
 /// Strategies of the engine.
@@ -30,6 +33,8 @@ const ROUND_SECS: u64 = 30;
 const LONGEST: u32 = 1 << 19;
 /// Requests that are read of a trace.
 const REQUESTS: usize = 1_000_000;
+/// The median of log-normal sizes, and the deviation of their logarithm.
+const LOG_NORMAL: (f64, f64) = (1_000.0, 1.0);
 /// The place of the default strategy, and the hits that it may lose of base's.
 const DEFAULT: usize = 1;
 const MOST_LOST: f64 = 0.01;
@@ -40,6 +45,9 @@ pub(super) struct Load {
     /// Traces, with the divisor of the sizes of their objects, or if that is 0, with the
     /// size of all.
     parts: &'static [(&'static str, u32, u32)],
+    /// If there is no trace, the number of keys that are drawn by Zipf's law, with log-normal sizes
+    /// of 1 KB in the median: many classes, of which none has much of the memory.
+    keys: u64,
     /// True if they follow each other, rather than take turns request by request.
     in_sequence: bool,
     /// By how much sizes have grown at the end of the run.
@@ -50,7 +58,11 @@ pub(super) struct Load {
 
 impl Load {
     const fn new(name: &'static str, parts: &'static [(&'static str, u32, u32)], memory_part: u64) -> Self {
-        Self { name, parts, in_sequence: false, growth: 1, memory_part }
+        Self { name, parts, keys: 0, in_sequence: false, growth: 1, memory_part }
+    }
+
+    const fn log_normal(name: &'static str, keys: u64, memory_part: u64) -> Self {
+        Self { keys, ..Self::new(name, &[], memory_part) }
     }
 
     const fn in_sequence(self) -> Self {
@@ -78,8 +90,9 @@ pub(super) const LOADS: [Load; 5] = [
     ),
 ];
 
-/// Loads that no strategy was made for: others that take turns, and sizes that change.
-const OTHERS: [Load; 8] = [
+/// Loads that no strategy was made for: others that take turns, sizes that change, and many classes
+/// in little memory.
+const OTHERS: [Load; 10] = [
     Load::new("scarab_recs, ibm_docker", &[("scarab_recs", 0, 400), ("ibm_docker", 0, 9_000)], 5),
     Load::new("orm_busy, weblog424", &[("orm_busy", 0, 1_500), ("weblog424", 0, 250)], 5),
     Load::new("arc_OLTP, arc_P6", &[("arc_OLTP", 0, 3_500), ("arc_P6", 0, 700)], 5),
@@ -88,10 +101,18 @@ const OTHERS: [Load; 8] = [
     Load::new("orm_busy, then c34", &[("orm_busy", 0, 4_000), ("twlike_c34", 0, 500)], 10).in_sequence(),
     Load::new("c19, eight times as large", &[("twlike_c19", 0, 400)], 10).growing(8),
     Load::new("weblog424, four times as large", &[("weblog424", 0, 1_000)], 5).growing(4),
+    Load::log_normal("log-normal sizes, 40,000 keys", 40_000, 5),
+    Load::log_normal("log-normal sizes, 200,000 keys", 200_000, 10),
 ];
 
 /// Keys and sizes of all requests.
 pub(super) fn requests_of(load: &Load, context: &Context) -> Result<Vec<(u64, u32)>, String> {
+    if load.keys > 0 {
+        let sizes = LogNormal::new(LOG_NORMAL.0.ln(), LOG_NORMAL.1).map_err(|error| error.to_string())?;
+        let keys = ZipfKeys::new(context.seed(load.keys), load.keys, 0.9);
+        let size_of = |key| (sizes.sample(&mut seeded(key)) as u32).clamp(1, LONGEST);
+        return Ok(keys.take(REQUESTS).map(|key| (key, size_of(key))).collect());
+    }
     let folder = context.traces().ok_or("there are no shared traces here")?;
     let traces = load.parts.iter().map(|&(name, _, _)| {
         let source = TraceSource {
@@ -223,7 +244,7 @@ fn engine(context: &mut Context) -> Report {
         let headings = || ["load", "memory"].into_iter().chain(STRATEGIES);
         let mut tables = [
             Table::new(format!("{policy}: hits per request of the second half"), headings()),
-            Table::new(format!("{policy}: slabs, or sixteenths of one, that moved"), headings()),
+            Table::new(format!("{policy}: moves of slabs, or of less"), headings()),
         ];
         let mut all: Vec<Hits> = Vec::new();
         for (done, load) in loads.iter().enumerate() {

@@ -6,8 +6,9 @@ use base::rng::{RngExt, seeded};
 use curve::ghost::{DEFAULT_RATE, DEFAULT_TICKS, Mode};
 use curve::{Correction, Estimator, GhostCache, Kind, StackDistance, Unit};
 
-use super::{ZipfKeys, errors, points};
+use super::{errors, points};
 use crate::report::{Chart, Criterion, Report, Style};
+use crate::zipf::ZipfKeys;
 use crate::{Context, Experiment, HARE};
 
 /// A ghost cache is exact at full rate, and near at 1/32.

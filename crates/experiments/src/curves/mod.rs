@@ -6,36 +6,12 @@ mod policies;
 mod shards;
 mod told;
 
-use base::hash::mix64;
-use base::rng::{SeededRng, seeded};
 use curve::MissRatioCurve;
-use rand_distr::{Distribution, Zipf};
 
 use super::Experiment;
 
 /// The experiments of this family.
 pub const EXPERIMENTS: &[Experiment] = &[ghost::H12, shards::P7, told::X40, answers::X41, policies::X42];
-
-/// Hashes of keys that are drawn by Zipf's law.
-struct ZipfKeys {
-    rng: SeededRng,
-    ranks: Zipf<f64>,
-}
-
-impl ZipfKeys {
-    fn new(seed: u64, keys: u64, exponent: f64) -> Self {
-        let ranks = Zipf::new(keys as f64, exponent).expect("there are keys, and the exponent is positive");
-        Self { rng: seeded(seed), ranks }
-    }
-}
-
-impl Iterator for ZipfKeys {
-    type Item = u64;
-
-    fn next(&mut self) -> Option<u64> {
-        Some(mix64(self.ranks.sample(&mut self.rng) as u64))
-    }
-}
 
 /// The distances between two curves at these sizes: their mean, and the largest.
 fn errors(exact: &MissRatioCurve, estimated: &MissRatioCurve, sizes: &[u64]) -> (f64, f64) {

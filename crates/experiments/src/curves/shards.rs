@@ -3,8 +3,9 @@
 
 use curve::{Estimator, Kind, MissRatioCurve, Shards, StackDistance, Unit};
 
-use super::{ZipfKeys, errors, points};
+use super::{errors, points};
 use crate::report::{Chart, Criterion, Report};
+use crate::zipf::ZipfKeys;
 use crate::{Context, Experiment, HOLPACA};
 
 /// SHARDS is near, and must be fed with misses.

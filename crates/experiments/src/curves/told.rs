@@ -8,6 +8,7 @@ use simulate::table::Table;
 use workload::trace::TraceReader;
 
 use crate::report::{Criterion, Report};
+use crate::zipf::ZipfKeys;
 use crate::{Context, Experiment, OURS, median};
 
 /// The reported error is a bound, and a narrow one.
@@ -55,7 +56,7 @@ fn read(path: &Path) -> Option<Vec<Asked>> {
 
 /// Requests if there are no traces: hot keys, keys that are all alike, a loop beside hot keys.
 fn made_up(context: &Context) -> Vec<(String, Vec<Asked>)> {
-    let zipf = |part: u64, exponent| super::ZipfKeys::new(context.seed(part), 40_000, exponent);
+    let zipf = |part: u64, exponent| ZipfKeys::new(context.seed(part), 40_000, exponent);
     let of = |hashes: Vec<u64>| hashes.into_iter().map(|hash| (hash, 0)).collect();
     let half = REQUESTS / 2;
     let with_loop =

@@ -47,10 +47,11 @@ impl Default for ClearGain {
 const DOUBT: f64 = 2.0;
 
 impl ClearGain {
-    /// The hits that a slab less costs the class.
+    /// The hits that it costs the class to give a slab, or the longer piece that leaves it then.
     fn cost(&self, class: &ClassView, earnings: &Earnings, round: &Round) -> f64 {
         let Earned { mean, tail } = earnings.of(class);
-        if round.lacks_tail_hits { mean } else { tail.max(self.mean_part * mean) }
+        let of_slab = if round.lacks_tail_hits { mean } else { tail.max(self.mean_part * mean) };
+        of_slab * round.slabs_given(class)
     }
 
     /// The hits that a slab more gains the class.

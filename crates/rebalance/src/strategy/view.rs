@@ -48,6 +48,9 @@ pub struct ClassView {
     pub chunk_bytes: u32,
     /// Its memory, in slabs, or the pool's [steps](PoolView::step_bytes).
     pub slabs: u64,
+    /// The memory that leaves it if it is to give a slab, in bytes: more than that if what it has
+    /// is in longer pieces. 0 = a slab.
+    pub gives_bytes: u64,
     /// Chunks without an item.
     pub free_chunks: u64,
     /// The number of its items.
@@ -129,10 +132,16 @@ impl Round {
         self.hits.get(&class.number).copied().unwrap_or(0)
     }
 
-    /// Classes with more than `min_slabs` slabs that may be victims now.
+    /// The slabs that leave the class if it gives one, which may be in a longer piece.
+    pub(super) fn slabs_given(&self, class: &ClassView) -> f64 {
+        class.gives_bytes.max(self.step_bytes) as f64 / self.step_bytes.max(1) as f64
+    }
+
+    /// Classes that may be victims now: they have more than `min_slabs` slabs, and keep one.
     pub(super) fn victims(&self, min_slabs: u64, except: Option<u8>) -> Vec<&ClassView> {
         let may = |class: &&ClassView| {
             class.slabs > min_slabs.max(1)
+                && class.slabs as f64 >= self.slabs_given(class) + 1.0
                 && Some(class.number) != except
                 && !self.held_off.contains(&class.number)
         };

@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use base::{ByteSize, Clock};
 use indicatif::{ProgressBar, ProgressStyle};
-use millpond::strategy::Strategy;
+pub use millpond::strategy::Strategy;
 use millpond::{
     Cache, CacheConfig, ErrorKind, Expiry, ItemOptions, Keys, PolicyKind, PoolConfig, PoolId, SizeClassConfig,
 };

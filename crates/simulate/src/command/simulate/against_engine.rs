@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use base::rng::{RngExt, seeded};
-use workload::replay::{ReplayOptions, replay};
+use workload::replay::{ReplayOptions, Strategy, replay};
 
 use super::*;
 
@@ -46,25 +46,28 @@ fn simulated(trace: &Path, memory: ByteSize, eviction: &str) -> f64 {
 
 /// One queue for all sizes was 2 to 4 points below: it gives large items more of the memory than
 /// size classes do. With a few KiB more or less, classes get other slabs, and the engine's hit
-/// ratio varies by half a point either way; so the mean of several sizes counts.
+/// ratio varies by half a point either way; so the mean of several sizes counts. The simulation is
+/// half a point above in caches as small as these. No strategy moves slabs in it: with the
+/// engine's default the engine is above.
 #[test]
 fn values_of_log_normal_sizes_hit_as_often_as_in_the_engine() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("log-normal.csv");
     log_normal_trace(&trace);
+    let sizes = [16, 20, 24].map(|mib| [0, 124, 324].map(|more| ByteSize::new(mib << 20 | more << 10)));
+    let sizes = sizes.as_flattened();
     for (eviction, policy) in [("exact-lru", "lru:0"), ("s3-fifo", "s3-fifo")] {
-        for mib in [16, 24] {
-            let sizes = [0, 124, 324].map(|more| ByteSize::new(mib << 20 | more << 10));
-            let (mut of_engine, mut of_simulation) = (0.0, 0.0);
-            for memory in sizes {
-                let options = ReplayOptions { memory, policy: policy.parse().unwrap(), ..Default::default() };
-                of_engine += replay(&trace, &options).unwrap().get_hit_ratio / sizes.len() as f64;
-                of_simulation += simulated(&trace, memory, eviction) / sizes.len() as f64;
-            }
-            assert!(
-                (of_simulation - of_engine).abs() < 0.01,
-                "{eviction} in {mib} MiB: {of_simulation:.4} simulated, {of_engine:.4} in the engine"
-            );
+        let (mut of_engine, mut of_simulation) = (0.0, 0.0);
+        for &memory in sizes {
+            let policy = policy.parse().unwrap();
+            let strategy = Strategy::by_name("base").unwrap();
+            let options = ReplayOptions { memory, policy, strategy, ..Default::default() };
+            of_engine += replay(&trace, &options).unwrap().get_hit_ratio / sizes.len() as f64;
+            of_simulation += simulated(&trace, memory, eviction) / sizes.len() as f64;
         }
+        assert!(
+            (of_simulation - of_engine).abs() < 0.01,
+            "{eviction}: {of_simulation:.4} simulated, {of_engine:.4} in the engine"
+        );
     }
 }
