@@ -24,9 +24,10 @@ settings! {
         online latency_monitor_millis: u32 = 0;
 
         /// Number of hot keys per pool, shown by `stats hotkeys` and in /hotkeys.json. Hot keys and
-        /// curves of all pools take about a 64th of the memory at most: if pools are many, each has
-        /// 4 hot keys, and a curve from fewer keys, down to 512; if that is still too much, only
-        /// the first have them. 0: none.
+        /// curves of all pools take about a 64th of the memory at most, and those of pools that are
+        /// added while serving as much again: if pools are many, each has 4 hot keys, and a curve
+        /// from fewer keys, down to 512; if that is still too much, only the first have them. 0:
+        /// none.
         online hot_keys: usize = 16, in ..=1024;
 
         /// One find in this many is sampled for hot keys.

@@ -204,7 +204,7 @@ impl Reload<'_> {
         }
         tenant_changes::apply(self.shared, &merged, |settings| {
             let pool = add_pool(cache, settings, Arc::default())?;
-            self.shared.watching.apply_to(cache, &pool, self.shared.directory().pools.len())?;
+            self.shared.watching.apply_to(cache, &pool)?;
             Ok(pool)
         })?;
         self.apply_to_pools(&merged)?;

@@ -1,6 +1,7 @@
 //! The sampling that the configuration asks for: latencies, hot keys, miss-ratio curves, and events
 //! that are written to a file.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use config::{Error, ErrorKind, Watch};
 use millpond::watch::{CurveConfig, Event, EventConfig, EventSink, EventThread, HotKeysConfig, TraceWriter};
-use millpond::{Cache, PolicyKind};
+use millpond::{Cache, PolicyKind, PoolId};
 use tenancy::key_space::Pool;
 
 use crate::requests::refuse_pipe;
@@ -31,6 +32,8 @@ struct State {
     /// The last settings, as far as they could be applied.
     settings: Option<Watch>,
     trace: Option<EventThread<TraceFile>>,
+    /// The most that samples of pools take that were added since, in bytes.
+    later: HashMap<PoolId, u64>,
 }
 
 /// The file that events are written to. Once it cannot be written it stays as it is, which is
@@ -94,11 +97,13 @@ impl Watching {
         let samples = samples_of(cache, wanted, pools);
         tell(wanted, &samples);
         if (wanted.hot_keys, wanted.hot_keys_one_in) != (before.hot_keys, before.hot_keys_one_in) {
+            state.later.clear();
             for (pool, samples) in pools.iter().zip(&samples) {
                 cache.set_hot_keys(pool.id, samples.hot_keys).map_err(refused)?;
             }
         }
         if (wanted.curve_keys, wanted.curve_one_in) != (before.curve_keys, before.curve_one_in) {
+            state.later.clear();
             for (pool, samples) in pools.iter().zip(&samples) {
                 cache.set_curve(pool.id, samples.curve).map_err(refused)?;
             }
@@ -115,24 +120,29 @@ impl Watching {
         Ok(())
     }
 
-    /// Samples a pool that was added after the first `before` ones as those are sampled.
+    /// Samples a pool that was added later. All of those together take at most as much as the pools
+    /// that were there before, and each at most half of what the others have left.
     ///
     /// # Errors
     /// [`ErrorKind::Engine`] if the cache has no room for it.
-    pub fn apply_to(&self, cache: &Cache, pool: &Pool, before: usize) -> Result<(), Error> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(settings) = &state.settings else { return Ok(()) };
-        let room = cache.ledger().limit() / SHARE_OF_MEMORY / (before as u64 + 1);
-        let (samples, bytes) = Samples::of(cache, pool, room, settings);
-        let is_sampled = before == 0 || bytes <= room;
-        let Samples { hot_keys, curve } = if is_sampled { samples } else { Samples::default() };
+    pub fn apply_to(&self, cache: &Cache, pool: &Pool) -> Result<(), Error> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { settings: Some(settings), later, .. } = &mut *state else { return Ok(()) };
+        later.retain(|&id, _| cache.pool_policy(id).is_ok());
+        let left = (cache.ledger().limit() / SHARE_OF_MEMORY).saturating_sub(later.values().sum());
+        let (samples, bytes) = Samples::of(cache, pool, left / 2, settings);
+        if bytes > left && !later.is_empty() {
+            tracing::info!(pool = %pool.name, "No room to learn its curve and hot keys: pools are too many.");
+            return Ok(());
+        }
+        later.insert(pool.id, bytes);
         let refused =
             |error| Error::with_source(ErrorKind::Engine, "what [watch] asks for is not to be had", error);
-        if hot_keys.is_some() {
-            cache.set_hot_keys(pool.id, hot_keys).map_err(refused)?;
+        if samples.hot_keys.is_some() {
+            cache.set_hot_keys(pool.id, samples.hot_keys).map_err(refused)?;
         }
-        if curve.is_some() {
-            cache.set_curve(pool.id, curve).map_err(refused)?;
+        if samples.curve.is_some() {
+            cache.set_curve(pool.id, samples.curve).map_err(refused)?;
         }
         Ok(())
     }
@@ -149,7 +159,8 @@ impl Watching {
     }
 }
 
-/// All pools together take one part in this many of the memory for samples.
+/// All pools that are there at the start take one part in this many of the memory for samples
+/// together, and those that are added later as much.
 const SHARE_OF_MEMORY: u64 = 64;
 /// The fewest keys from which curves are learnt, and the fewest hot keys that are kept, if pools
 /// are many.

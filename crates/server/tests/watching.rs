@@ -157,6 +157,25 @@ fn a_small_cache_learns_the_curves_of_several_pools_from_fewer_keys() {
     assert!((6..20).contains(&many.len()), "{many:?}");
 }
 
+/// Each of them took what its part of the 64th would have been, and forty together four times that.
+#[test]
+fn pools_that_are_added_one_by_one_do_not_take_more_and_more_for_curves() {
+    let mut config = config();
+    let server = support::start(config.clone()).expect("a server");
+    let mut learnt = 0;
+    for number in 1..40 {
+        config.pools.push(PoolSettings { name: format!("p{number}"), ..PoolSettings::default() });
+        server.reload(&config).expect("good");
+        let page = get_page(&server, "/curves.json").1;
+        let page: serde_json::Value = serde_json::from_str(&page).expect("JSON");
+        let curves = page.as_object().expect("an object").values();
+        let bytes: Vec<u64> = curves.filter_map(|curve| curve["bytes"].as_u64()).collect();
+        assert!(bytes.iter().sum::<u64>() <= 2 * (64 << 20) >> 6, "{bytes:?}");
+        learnt = bytes.len();
+    }
+    assert!((4..20).contains(&learnt), "{learnt} curves");
+}
+
 #[test]
 fn a_trace_that_cannot_be_written_stops_the_start_and_says_so() {
     let mut config = config();
