@@ -113,7 +113,7 @@ pub(crate) fn decide(
     let memory_bytes = without_growth(memory.saturating_sub(overhead));
     let mut view = View { memory: memory_bytes, ..View::default() };
     let (goes_by_curves, is_for_throughput) = (aim.is_some(), aim == Some(Aim::Throughput));
-    let (mut known, mut granted, mut backends, mut costs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut known, mut backends, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     policy.rails.instances.clear();
     for (i, member) in members.values().filter(here).enumerate() {
         let place = Place { node: 0, instance: i as u32 };
@@ -125,7 +125,6 @@ pub(crate) fn decide(
             view.pools.push(pool.seen(place));
             known.push(pool.is_known());
             backends.push(pool.backend_per_sec());
-            granted.push(pool.granted.is_some());
             costs.push((pool.misses_per_sec, pool.miss_cost_secs()));
         }
     }
@@ -133,9 +132,10 @@ pub(crate) fn decide(
     let mut unmet = fit_floors(&mut view);
     let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
     let shares = partition::shares(&view, &weights);
-    for ((pool, share), is_granted) in view.pools.iter_mut().zip(shares).zip(granted) {
-        if !is_granted {
-            pool.size = share.memory;
+    let reported = members.values().filter(here).flat_map(|member| member.pools.values());
+    for ((pool, share), reported) in view.pools.iter_mut().zip(shares).zip(reported) {
+        if reported.granted.is_none() {
+            pool.size = reported.present(share.memory);
         }
     }
     if goes_by_curves {

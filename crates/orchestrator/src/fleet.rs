@@ -263,6 +263,7 @@ impl Fleet {
                 ..RegisterResponse::default()
             }));
         }
+        self.warn_of_twin(&instance, request.session, now);
         let lease_until = now + self.lease();
         let mut member = self
             .members

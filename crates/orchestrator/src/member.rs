@@ -1,6 +1,6 @@
 //! An instance as the orchestrator knows it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use allocate::{Place, Pool, demand};
@@ -52,6 +52,8 @@ pub(crate) struct Member {
     pub(crate) known: u64,
     pub(crate) reported_at: Option<Nanos>,
     pub(crate) pools: BTreeMap<u32, PoolState>,
+    /// Pools of a former session by the names that were told, until the first report of this one.
+    pub(crate) former: HashMap<String, PoolState>,
     /// The limit that was asked for last since the last report.
     pub(crate) asked_limit: Option<u64>,
     /// The grants of pools that were told last.
@@ -69,6 +71,8 @@ pub(crate) struct PoolState {
     /// Its name in the latest decision about it; before the first one, [`Self::name`].
     pub(crate) decided_name: Arc<str>,
     pub(crate) curve: Option<Arc<MissRatioCurve>>,
+    /// True if that is of a former session: the present one has yet to learn from reads enough.
+    has_former_curve: bool,
     pub(crate) samples: f64,
     /// A bound on the mean error of the curve; 0 = unknown.
     pub(crate) error: f64,
@@ -91,6 +95,41 @@ pub(crate) struct PoolState {
 }
 
 impl PoolState {
+    /// A pool that is reported first, and what was known of it in a former session.
+    fn new(name: Arc<str>, told: &PoolReport, former: Option<Self>, now: Nanos) -> Self {
+        let new = Self {
+            name: Arc::clone(&name),
+            report: PoolReport::default(),
+            decided_name: name,
+            curve: None,
+            has_former_curve: false,
+            samples: 0.0,
+            error: 0.0,
+            curve_at: now,
+            before: (told.reads, told.misses),
+            counted_at_millis: 0,
+            reads_per_sec: 0.0,
+            mean_rate: None,
+            misses_per_sec: 0.0,
+            missed: None,
+            granted: None,
+            expected: None,
+        };
+        let Some(former) = former else { return new };
+        let Self { curve, samples, error, curve_at, mean_rate, misses_per_sec, granted, .. } = former;
+        let has_former_curve = curve.is_some();
+        Self { curve, has_former_curve, samples, error, curve_at, mean_rate, misses_per_sec, granted, ..new }
+    }
+
+    /// The memory that it has before anything is decided about it: what it was granted by others,
+    /// as it says, if that is no more than its share or what it uses.
+    pub(crate) fn present(&self, share: u64) -> u64 {
+        match amounts::memory(&self.report.granted) {
+            0 => share,
+            granted => granted.min(share.max(self.used())),
+        }
+    }
+
     pub(crate) fn used(&self) -> u64 {
         amounts::memory(&self.report.used).min(MOST_BYTES)
     }
@@ -213,6 +252,7 @@ impl Member {
             known: 0,
             reported_at: None,
             pools: BTreeMap::new(),
+            former: HashMap::new(),
             target: None,
         }
     }
@@ -227,11 +267,16 @@ impl Member {
     }
 
     /// Another agent speaks for the instance from now on. It may number pools in another way, so
-    /// nothing that is known of a number holds any more.
+    /// nothing that is known of a number holds any more. Pools that it reports by the same names
+    /// keep their grants and curves: to learn anew takes a while, in which they would take memory
+    /// from others or lose it.
     pub(crate) fn begin_session(&mut self, session: u64, holding: &Holding) {
         self.hold.begin_session(holding);
         (self.session, self.known, self.reported_at) = (session, 0, None);
-        self.pools.clear();
+        if !self.pools.is_empty() {
+            let former = std::mem::take(&mut self.pools).into_values();
+            self.former = former.map(|pool| (pool.report.name.clone(), pool)).collect();
+        }
         self.told_grants.clear();
     }
 
@@ -297,6 +342,9 @@ impl Member {
                 self.report_pool(pool, now);
             }
         }
+        if response.is_whole {
+            self.former.clear();
+        }
         let secs = self.reported_at.map_or(0.0, |before| now.saturating_sub(before) as f64 / 1e9);
         self.pools.values_mut().for_each(|pool| pool.note(secs));
         self.told_grants.clear();
@@ -317,26 +365,13 @@ impl Member {
         let told_name = pool_name(&told.name);
         let pool = self.pools.entry(told.id).or_insert_with(|| {
             let name = name(&self.instance.name, &told_name);
-            PoolState {
-                name: Arc::clone(&name),
-                report: PoolReport::default(),
-                decided_name: name,
-                curve: None,
-                samples: 0.0,
-                error: 0.0,
-                curve_at: now,
-                before: (told.reads, told.misses),
-                counted_at_millis: 0,
-                reads_per_sec: 0.0,
-                mean_rate: None,
-                misses_per_sec: 0.0,
-                missed: None,
-                granted: None,
-                expected: None,
-            }
+            PoolState::new(name, told, self.former.remove(&*told_name), now)
         });
-        if let Some((curve, samples, error)) = learnt {
+        if let Some((curve, samples, error)) =
+            learnt.filter(|(_, samples, _)| !pool.has_former_curve || *samples >= LEAST_SAMPLES)
+        {
             (pool.curve, pool.samples, pool.error, pool.curve_at) = (Some(curve), samples, error, now);
+            pool.has_former_curve = false;
         }
         let name = if told_name.is_empty() || told_name == pool.report.name {
             std::mem::take(&mut pool.report.name)

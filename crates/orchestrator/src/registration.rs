@@ -2,6 +2,7 @@
 
 use control::v1::{Instance, RegisterRequest};
 
+use crate::Nanos;
 use crate::exchange::Key;
 use crate::fleet::Fleet;
 use crate::names::is_hidden;
@@ -50,6 +51,33 @@ impl Fleet {
             return Err(format!("there cannot have been a term {}", request.seen_term));
         }
         Ok(instance)
+    }
+
+    /// Warns if the agent is new, and another one speaks for what seems to be the same server.
+    pub(crate) fn warn_of_twin(&self, instance: &Instance, session: u64, now: Nanos) {
+        let is_new = self.members.get(&Key::of(instance)).is_none_or(|member| member.session != session);
+        if let Some(other) = self.twin(instance, now).filter(|_| is_new) {
+            let Instance { name, node, .. } = instance;
+            tracing::warn!(
+                name,
+                other,
+                node,
+                "Two agents speak for what seems to be one server, which is counted twice: stop one of them, and \
+                 `millpond fleet forget` its name."
+            );
+        }
+    }
+
+    /// The name of another instance of the node that is the same process, by what its agent says.
+    fn twin(&self, instance: &Instance, now: Nanos) -> Option<&str> {
+        let is_twin = |other: &&Instance| {
+            other.name != instance.name
+                && (&other.node, &other.kind, other.incarnation)
+                    == (&instance.node, &instance.kind, instance.incarnation)
+        };
+        let leased = self.members.values().filter(|member| member.is_leased(now));
+        let twin = leased.map(|member| &member.instance).find(is_twin).filter(|_| instance.incarnation > 0);
+        twin.map(|twin| twin.name.as_str())
     }
 }
 

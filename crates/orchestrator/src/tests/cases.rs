@@ -224,6 +224,84 @@ fn a_pool_of_another_agent_has_nothing_of_the_one_that_had_its_number() {
     assert_eq!(unknown, Err(Unanswered::NotLearnt("a/y".to_owned())));
 }
 
+/// A restarted agent has learnt nothing yet: its pool had its share by weight then, which others
+/// lost.
+#[test]
+fn a_restarted_agent_goes_on_with_the_grant_and_the_curve_of_its_pool() {
+    let (mut fleet, mut agents) = (fleet("most-hits"), Agents::default());
+    // Memory is of use to the first; the second one misses whatever it has.
+    let curves = [[(MIB, 0.9), (MEMORY, 0.0)], [(MIB, 1.0), (MEMORY, 0.999)]];
+    let curves = curves.map(|points| Curve { samples: 1e4, ..control::curve::write(points) });
+    let pool = |curve: Option<&Curve>, reads| PoolReport {
+        id: 1,
+        name: "all".to_owned(),
+        used: of_memory(400 * MIB),
+        weight: 1.0,
+        reads,
+        misses: reads / 2,
+        curve: curve.cloned(),
+        ..PoolReport::default()
+    };
+    let register = |fleet: &mut Fleet, name: &str, session: u64, limit, second| {
+        let mut request = registration(name, session, limit);
+        request.instance.iter_mut().for_each(|instance| instance.incarnation = 7);
+        assert_eq!(fleet.register(&request, second * SECOND).0.standing(), Standing::Accepted);
+    };
+    for (name, session) in [("a", 91), ("b", 92)] {
+        agents.limits.insert(session, (MEMORY / 4, 0));
+        register(&mut fleet, name, session, MEMORY / 4, 0);
+    }
+    for second in 1..60 {
+        for (session, curve) in [(91, &curves[0]), (92, &curves[1])] {
+            agents.pools.insert(session, vec![pool(Some(curve), 1_000 * second)]);
+        }
+        agents.round(&mut fleet, second);
+    }
+    let (first, second) = (agents.limits[&91].0, agents.limits[&92].0);
+    assert!(first > 2 * second, "{:?}", agents.limits);
+    // The second one's agent is killed, and is back once its lease is over.
+    let limit = agents.limits.remove(&92).expect("it is there");
+    (60..70).for_each(|second| agents.round(&mut fleet, second));
+    agents.limits.insert(93, limit);
+    register(&mut fleet, "b", 93, limit.0, 70);
+    for second in 71..90 {
+        agents.pools.insert(91, vec![pool(Some(&curves[0]), 1_000 * second)]);
+        agents.pools.insert(93, vec![pool(None, 1_000 * second)]);
+        agents.round(&mut fleet, second);
+    }
+    assert!(agents.limits[&91].0 >= first - first / 16, "{first} before: {:?}", agents.limits);
+    // Until its own says something else: that a part of the memory is enough for it.
+    let other = PoolName { node: None, pool: "b/all" };
+    assert!(fleet.what_if(other, MIB, 90 * SECOND).is_ok_and(|told| told.would_miss > 0.4));
+    let curve = Curve { samples: 1e4, ..control::curve::write([(MIB, 0.9), (MEMORY / 4, 0.0)]) };
+    for second in 90..130 {
+        agents.pools.insert(91, vec![pool(Some(&curves[0]), 1_000 * second)]);
+        agents.pools.insert(93, vec![pool(Some(&curve), 1_000 * second)]);
+        agents.round(&mut fleet, second);
+    }
+    assert!(agents.limits[&93].0 > second + second / 4, "{second} before: {:?}", agents.limits);
+}
+
+/// Another orchestrator, which knows nothing of former grants, begins with what pools say.
+#[test]
+fn another_orchestrator_begins_with_what_pools_were_granted() {
+    let (mut fleet, mut agents) = (fleet("most-hits"), Agents::default());
+    let curve = Curve { samples: 1e4, ..control::curve::write([(MIB, 0.5), (MEMORY, 0.1)]) };
+    for (name, session, granted) in [("a", 95, MEMORY / 8), ("b", 96, MEMORY / 4 * 3)] {
+        agents.limits.insert(session, (granted, 0));
+        let [used, granted] = [granted - MIB, granted].map(of_memory);
+        let curve = Some(curve.clone());
+        let pool = PoolReport { id: 1, used, granted, weight: 1.0, curve, ..PoolReport::default() };
+        agents.pools.insert(session, vec![pool]);
+        fleet.register(&registration(name, session, agents.limits[&session].0), 0);
+    }
+    let outgoing = fleet.begin(SECOND);
+    agents.carry_out(&mut fleet, outgoing, SECOND);
+    let decided = fleet.decide(SECOND).0;
+    let before: Vec<u64> = decided[0].pools.iter().map(|pool| pool.before_bytes).collect();
+    assert!(before[0] < MEMORY / 6 && before[1] > MEMORY / 2, "{before:?} of {MEMORY}");
+}
+
 /// Figures that an agent cannot have measured.
 fn odd_pools(seed: u64) -> Vec<PoolReport> {
     let mut rng = seeded(seed);
