@@ -82,6 +82,8 @@ pub struct Decision {
     /// ([`Split`](crate::talus::Split)). Outcomes are those of split queues. Empty if the policy
     /// splits no queue.
     pub cliffs: Vec<Option<(u64, u64)>>,
+    /// True if the reason of a move is what that saves and costs.
+    pub is_by_worth: bool,
 }
 
 impl Decision {
@@ -123,9 +125,31 @@ impl Decision {
         more: impl Fn(Option<usize>, Option<usize>) -> String,
     ) -> Self {
         let pool = |place: Option<usize>| place.map(|i| &view.pools[i]);
-        Self::by_step(view, grants, |from, to, step| {
+        let decision = Self::by_step(view, grants, |from, to, step| {
             format!("{}{}", worth(pool(from), pool(to), step), more(from, to))
-        })
+        });
+        Self { is_by_worth: true, ..decision }
+    }
+
+    /// The same, with words on the queues that are to be split: `cliffs` has their ends, or is
+    /// empty.
+    ///
+    /// # Panics
+    /// If there is not exactly one grant for each pool.
+    pub(crate) fn by_worth_on_cliffs(
+        view: &View,
+        grants: Vec<Grant>,
+        cliffs: Vec<Option<(u64, u64)>>,
+    ) -> Self {
+        let decision = Self::by_worth(view, grants, |from, to| {
+            let split = |place: usize| {
+                let (a, b) = cliffs.get(place).copied().flatten()?;
+                let name = &view.pools[place].name;
+                Some(format!("; {name} is on a cliff and is split between {a} and {b} bytes"))
+            };
+            from.into_iter().chain(to).filter_map(split).collect()
+        });
+        Self { cliffs, ..decision }
     }
 
     fn by_step(
@@ -146,6 +170,7 @@ impl Decision {
             grants,
             unmet: Vec::new(),
             cliffs: Vec::new(),
+            is_by_worth: false,
         }
     }
 

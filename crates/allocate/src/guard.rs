@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::rank::in_order_of_names;
-use crate::{Decision, Grant, Outcome, Place, Policy, Pool, Unmet, View, fairness, partition};
+use crate::{Decision, Grant, Move, Outcome, Place, Policy, Pool, Unmet, View, fairness, partition};
 
 /// The measure of an improvement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,11 +96,9 @@ impl<P: Policy + Clone> Policy for Guarded<P> {
                     step(&present, &mut grants, part);
                 }
             }
-            let mut decision = Decision::to(view, grants, |_, _| String::new());
-            explain(&wanted, part, &mut decision);
+            let mut decision = explained(view, grants, wanted, part);
             refused.extend(unmet(view, &decision));
             decision.unmet = refused;
-            decision.cliffs = wanted.cliffs;
             decision
         })
     }
@@ -140,6 +138,7 @@ impl<P: Policy + Clone> Guarded<P> {
         let mut grants: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
         let mut reasons = vec![String::new(); grants.len()];
         let (mut unmet, mut cliffs) = (Vec::new(), vec![None; grants.len()]);
+        let mut is_by_worth = true;
         for node in nodes {
             let places: Vec<usize> =
                 (0..view.pools.len()).filter(|&place| view.pools[place].place.node == node).collect();
@@ -159,6 +158,7 @@ impl<P: Policy + Clone> Guarded<P> {
             let policy = self.nodes.entry(node).or_insert_with(|| self.policy.clone());
             let decision =
                 policy.decide(&View { memory, resources, pools, interval_secs: view.interval_secs });
+            is_by_worth &= decision.is_by_worth;
             for step in &decision.moves {
                 for side in [step.from, step.to].into_iter().flatten() {
                     reasons[places[side]].clone_from(&step.reason);
@@ -177,8 +177,7 @@ impl<P: Policy + Clone> Guarded<P> {
             let side = step.to.or(step.from).expect("a move has a side");
             step.reason.clone_from(&reasons[side]);
         }
-        (decision.unmet, decision.cliffs) = (unmet, cliffs);
-        decision
+        Decision { unmet, cliffs, is_by_worth, ..decision }
     }
 }
 
@@ -355,27 +354,34 @@ fn step(present: &[Grant], grants: &mut [Grant], part: f64) {
     }
 }
 
-/// Copies the policy's reasons, and adds a note if only a part is done.
-fn explain(wanted: &Decision, part: f64, decision: &mut Decision) {
-    let mut reasons: HashMap<usize, &str> = HashMap::new();
-    for step in &wanted.moves {
-        for side in [step.to, step.from].into_iter().flatten() {
-            reasons.entry(side).or_insert(&step.reason);
+/// The decision to these grants, `part` of the way to those that the policy wanted. Reasons by
+/// worth are those of the moves that are made; others are the policy's, of the same pools if it
+/// wanted such a move.
+fn explained(view: &View, grants: Vec<Grant>, wanted: Decision, part: f64) -> Decision {
+    let mut decision = if wanted.is_by_worth {
+        Decision::by_worth_on_cliffs(view, grants, wanted.cliffs)
+    } else {
+        let (mut of_pairs, mut of_sides) = (HashMap::new(), HashMap::new());
+        for step in &wanted.moves {
+            of_pairs.insert((step.from, step.to), &*step.reason);
+            for side in [step.to, step.from].into_iter().flatten() {
+                of_sides.entry(side).or_insert(&*step.reason);
+            }
         }
+        let mut decision = Decision::by_place(view, grants, |from, to| {
+            let of_side = || to.into_iter().chain(from).find_map(|side| of_sides.get(&side));
+            let reason = of_pairs.get(&(from, to)).or_else(of_side).copied();
+            reason.unwrap_or("to keep the bounds of instances").to_owned()
+        });
+        decision.cliffs = wanted.cliffs;
+        decision
+    };
+    if part < 1.0 {
+        let note =
+            |step: &mut Move| step.reason += &format!("; {:.1} % of the way in this round", 100.0 * part);
+        decision.moves.iter_mut().for_each(note);
     }
-    for step in &mut decision.moves {
-        let sides = [step.to, step.from].into_iter().flatten();
-        let reason = sides
-            .filter_map(|side| reasons.get(&side))
-            .next()
-            .copied()
-            .unwrap_or("to keep the bounds of instances");
-        step.reason = if part < 1.0 {
-            format!("{reason}; {:.1} % of the way in this round", 100.0 * part)
-        } else {
-            reason.to_owned()
-        };
-    }
+    decision
 }
 
 /// Returns whether grants stay within the totals and the bounds of a view.

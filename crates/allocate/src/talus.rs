@@ -160,16 +160,7 @@ impl Policy for OnHulls {
             }
             let grants = dynacache::solve(&hulls);
             let cliffs = cliffs(view, &grants);
-            let mut decision = Decision::by_worth(&hulls, grants, |from, to| {
-                let split = |place: usize| {
-                    let (a, b) = cliffs[place]?;
-                    let name = &view.pools[place].name;
-                    Some(format!("; {name} is on a cliff and is split between {a} and {b} bytes"))
-                };
-                from.into_iter().chain(to).filter_map(split).collect()
-            });
-            decision.cliffs = cliffs;
-            decision
+            Decision::by_worth_on_cliffs(&hulls, grants, cliffs)
         })
     }
 }
