@@ -164,6 +164,11 @@ impl Service {
         &self.address
     }
 
+    /// Returns whether it runs: false if it has ended by an error of its own.
+    pub fn is_up(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Returns whether an orchestrator leads the instance: there is a lease.
     pub fn is_led(&self) -> bool {
         self.led.load(Ordering::Relaxed)

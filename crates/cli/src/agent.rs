@@ -10,14 +10,18 @@ use crate::signals::Stop;
 /// # Errors
 /// In words, if a flag is wrong, or none of the reports that were asked for could be made.
 pub(crate) fn run(arguments: &AgentArguments) -> Result<(), String> {
-    crate::orchestrate::log();
+    let _log = crate::orchestrate::log();
     let stop = Stop::on_signal()?;
     if arguments.orchestrator.is_empty() {
         return print(arguments, &stop);
     }
     let service = arguments.start()?;
     say(&format!("The agent of {} listens on {}.\n", arguments.target, service.address()));
-    while !stop.wait(1) {}
+    while !stop.wait(1) {
+        if !service.is_up() {
+            return Err("the agent has ended by an error, which the log shows; this is a bug".to_owned());
+        }
+    }
     service.stop();
     Ok(())
 }

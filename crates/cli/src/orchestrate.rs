@@ -10,6 +10,7 @@ use control::amounts;
 use control::v1::{self, Amount, PoolGrant, Resource};
 use orchestrator::Whole;
 use orchestrator::command::OrchestrateArguments;
+use server::{LAST_LINES, LossyLines};
 
 use crate::signals::Stop;
 
@@ -18,7 +19,7 @@ use crate::signals::Stop;
 /// # Errors
 /// In words, if it cannot be started.
 pub(crate) fn run(arguments: &OrchestrateArguments) -> Result<(), String> {
-    log();
+    let _log = log();
     let stop = Stop::on_signal()?;
     let service = arguments.start()?;
     say(&format!("Agents register at {}.\n", service.address()));
@@ -27,7 +28,7 @@ pub(crate) fn run(arguments: &OrchestrateArguments) -> Result<(), String> {
     }
     let above = service.whole().map(|whole| lead(arguments, whole)).transpose()?;
     while !stop.wait(1) {
-        if !service.is_up() {
+        if !service.is_up() || above.as_ref().is_some_and(|above| !above.is_up()) {
             return Err(
                 "the orchestrator has ended by an error, which the log shows; this is a bug".to_owned()
             );
@@ -94,13 +95,23 @@ impl Instance for Node {
     }
 }
 
-/// Logs to standard error.
-pub(crate) fn log() {
+/// Writes out the last lines of the log as it is dropped.
+pub(crate) struct Log(LossyLines);
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.0.flush(LAST_LINES);
+    }
+}
+
+/// Logs to standard error, as a server does: nothing waits for whoever reads that, or ends with it.
+pub(crate) fn log() -> Log {
     let filter = tracing_subscriber::EnvFilter::try_from_env("MILLPOND_LOG_LEVEL")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let log =
-        tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(is_terminal).with_target(false);
+    let lines = LossyLines::start(std::io::stderr());
+    let log = tracing_subscriber::fmt().with_writer(lines.clone()).with_ansi(is_terminal).with_target(false);
     // Something else in the process may log already.
     let _ = log.with_env_filter(filter).try_init();
+    Log(lines)
 }

@@ -14,11 +14,10 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, fmt, reload};
 
-use self::lossy::Lossy;
-pub use self::lossy::dropped_lines;
+pub use self::lossy::{LossyLines, dropped_lines};
 
 /// Longest time for which the end of the process waits for the last lines to be written.
-const LAST_LINES: Duration = Duration::from_secs(1);
+pub const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Keeps events that others can cause from filling the log.
 pub struct Seldom {
@@ -44,7 +43,7 @@ impl Seldom {
 #[derive(Clone)]
 pub struct LogControl {
     level: reload::Handle<LevelFilter, Registry>,
-    lines: Lossy,
+    lines: LossyLines,
 }
 
 impl LogControl {
@@ -53,7 +52,7 @@ impl LogControl {
     pub fn start(level: LogLevel) -> Self {
         let (filter, handle) = reload::Layer::new(filter(level));
         let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-        let lines = Lossy::start(std::io::stderr());
+        let lines = LossyLines::start(std::io::stderr());
         let layer = fmt::layer().with_writer(lines.clone()).with_ansi(is_terminal).with_target(false);
         let _ = tracing_subscriber::registry().with(filter).with(layer).try_init();
         Self { level: handle, lines }

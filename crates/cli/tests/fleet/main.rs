@@ -2,6 +2,7 @@
 
 mod election;
 mod etcd;
+mod log;
 mod network;
 
 use std::path::Path;

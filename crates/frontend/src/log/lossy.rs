@@ -26,11 +26,11 @@ enum Message {
 
 /// The side of the threads that log.
 #[derive(Clone)]
-pub(super) struct Lossy(Option<SyncSender<Message>>);
+pub struct LossyLines(Option<SyncSender<Message>>);
 
-impl Lossy {
+impl LossyLines {
     /// Starts the thread that writes to `out`. If no thread can be started, nothing is logged.
-    pub(super) fn start(out: impl Write + Send + 'static) -> Self {
+    pub fn start(out: impl Write + Send + 'static) -> Self {
         let (lines, waiting) = sync_channel(WAITING);
         let thread = base::thread::spawn("log", move || write_all(out, &waiting));
         Self(thread.is_ok().then_some(lines))
@@ -44,7 +44,7 @@ impl Lossy {
     }
 
     /// Waits until the lines so far are written, or for as long.
-    pub(super) fn flush(&self, patience: Duration) {
+    pub fn flush(&self, patience: Duration) {
         let Some(lines) = &self.0 else { return };
         let (done, is_done) = sync_channel(1);
         if lines.try_send(Message::Flush(done)).is_ok() {
@@ -74,9 +74,9 @@ fn write_all(mut out: impl Write, waiting: &Receiver<Message>) {
 }
 
 /// Puts a line together, and sends it when it is dropped.
-pub(super) struct Line<'a> {
+pub struct Line<'a> {
     bytes: Vec<u8>,
-    lines: &'a Lossy,
+    lines: &'a LossyLines,
 }
 
 impl Write for Line<'_> {
@@ -98,7 +98,7 @@ impl Drop for Line<'_> {
     }
 }
 
-impl<'a> MakeWriter<'a> for Lossy {
+impl<'a> MakeWriter<'a> for LossyLines {
     type Writer = Line<'a>;
 
     fn make_writer(&'a self) -> Line<'a> {
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn logging_into_a_pipe_that_nobody_reads_drops_and_counts_lines_and_waits_for_nothing() {
         let pipe = Pipe::default();
-        let lines = Lossy::start(pipe.clone());
+        let lines = LossyLines::start(pipe.clone());
         let log = |text: String| writeln!(lines.make_writer(), "{text}").expect("a line");
         log("first".to_owned());
         lines.flush(Duration::from_secs(20));
