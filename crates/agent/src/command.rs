@@ -93,6 +93,12 @@ impl AgentArguments {
     /// # Errors
     /// In words, if the address or a setting is wrong, or the server cannot be led.
     pub fn open(&self) -> Result<Box<dyn Instance>, String> {
+        // Somebody who left out the unit may mean MiB, as memcached's -m does.
+        if let Some(most) = self.most.filter(|most| *most < ByteSize::mib(1)) {
+            return Err(format!(
+                "--most: {most} is too little for a server; give a size with a unit, such as 64MiB"
+            ));
+        }
         if let Some((least, most)) = self.least.zip(self.most).filter(|(least, most)| least > most) {
             return Err(format!("--least: {least} is more than --most, {most}"));
         }

@@ -112,12 +112,8 @@ fn is_reached(config: &Config, name: &str) -> bool {
 
 fn check_memory(config: &Config, problems: &mut Vec<String>) {
     if config.memory() < MIN_MEMORY {
-        // Of memcached's -m and Redis's users some mean MiB.
-        let bytes = config.memory().as_u64();
-        let hint = match ByteSize::mib(bytes) {
-            meant if (16..1 << 20).contains(&bytes) => format!("; did you mean {meant}?"),
-            _ => String::new(),
-        };
+        let hint = pools::meant(config.memory()).filter(|_| config.memory().as_u64() >= 16);
+        let hint = hint.unwrap_or_default();
         problems.push(format!("memory: {} is too little; give at least {MIN_MEMORY}{hint}", config.memory()));
     }
     if let Some(machine) = base::machine::total_bytes()

@@ -50,18 +50,24 @@ impl Config {
     /// The control of memory as the engine wants it; `None` = pools share memory by their reserves
     /// and weights alone.
     pub fn control(&self) -> Option<ControlConfig> {
-        let control = &self.control;
-        let is_on = match control.mode {
-            ControlMode::Off => false,
-            ControlMode::On | ControlMode::DryRun => true,
-            ControlMode::Auto => {
-                let pools = self.all_pools();
-                pools.len() > 1
-                    && pools.iter().all(|pool| pool.limit == Auto::Auto)
-                    && self.watch.curve_keys > 0
-            }
+        self.why_control_is_off().is_none().then(|| self.control_wanted())
+    }
+
+    /// The reason why no policy moves memory, in words; `None`: one does.
+    pub fn why_control_is_off(&self) -> Option<String> {
+        let pools = match self.control.mode {
+            ControlMode::Off => return Some("control.mode is off".to_owned()),
+            ControlMode::On | ControlMode::DryRun => return None,
+            ControlMode::Auto => self.all_pools(),
         };
-        is_on.then(|| self.control_wanted())
+        let limited = pools.iter().find(|pool| pool.limit != Auto::Auto);
+        let why = match limited {
+            _ if pools.len() < 2 => "there is one pool".to_owned(),
+            Some(pool) => format!("{} has a limit", pool.name),
+            None if self.watch.curve_keys == 0 => "watch.curve_keys is 0".to_owned(),
+            None => return None,
+        };
+        Some(format!("control.mode is auto, and {why}"))
     }
 
     /// The same, whether it is on or not.

@@ -104,18 +104,40 @@ fn check_pool(pool: &PoolSettings, problems: &mut Vec<String>) {
     }
 }
 
+/// The least limit of a pool: with less it would hold next to nothing.
+const LEAST_LIMIT: ByteSize = ByteSize::kib(64);
+
+/// A question for somebody who left out the unit: of memcached's -m and Redis's users some mean
+/// MiB.
+pub(super) fn meant(bytes: ByteSize) -> Option<String> {
+    let bytes = bytes.as_u64();
+    (1..1 << 20).contains(&bytes).then(|| format!("; did you mean {}?", ByteSize::mib(bytes)))
+}
+
 /// The limits may total more than the memory, the reserves may not.
 pub(super) fn check_reserves(config: &Config, problems: &mut Vec<String>) {
     let pools = config.all_pools();
-    let setting = |name: &str| {
-        let list = if config.pools.iter().any(|pool| pool.name == name) { "pool" } else { "tenant" };
-        format!("{list}.{name}.reserve")
+    let list = |name: &str| {
+        if config.pools.iter().any(|pool| pool.name == name) { "pool" } else { "tenant" }
     };
+    let setting = |name: &str| format!("{}.{name}.reserve", list(name));
     for PoolSettings { name, limit, reserve, .. } in &pools {
         if let Auto::Set(limit) = limit
+            && *limit < LEAST_LIMIT
+        {
+            let hint = meant(*limit).unwrap_or_else(|| "; \"auto\" is none".to_owned());
+            let setting = format!("{}.{name}.limit", list(name));
+            problems.push(format!("{setting}: {limit} is too little; give at least {LEAST_LIMIT}{hint}"));
+        } else if let Auto::Set(limit) = limit
             && reserve > limit
         {
             problems.push(format!("{}: {reserve} is more than its limit, {limit}", setting(name)));
+        }
+    }
+    for PoolSettings { name, reserve, .. } in &pools {
+        if let Some(hint) = meant(*reserve).filter(|_| *reserve < LEAST_LIMIT) {
+            let setting = setting(name);
+            problems.push(format!("{setting}: {reserve} is too little to be of use{hint} 0 is none"));
         }
     }
     let all = ByteSize::new(pools.iter().fold(0, |sum, pool| pool.reserve.as_u64().saturating_add(sum)));

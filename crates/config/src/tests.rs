@@ -137,6 +137,10 @@ fn wrong_values_of_tenants_users_and_limits_are_refused_by_name() {
             "[[tenant]]\nname = \"a\"\npool = \"default\"\nlimit = \"8MiB\"",
             &["tenant.a.limit", "pool.default.limit"],
         ),
+        ("[[tenant]]\nname = \"a\"\nlimit = 64", &["tenant.a.limit: 64B", "64KiB; did you mean 64MiB?"]),
+        ("[[tenant]]\nname = \"a\"\nlimit = 0", &["tenant.a.limit: 0B", "\"auto\" is none"]),
+        ("[[tenant]]\nname = \"a\"\nreserve = 64", &["tenant.a.reserve: 64B", "did you mean 64MiB?"]),
+        ("[[pool]]\nname = \"default\"\nlimit = 99", &["pool.default.limit: 99B", "did you mean 99MiB?"]),
         ("[[tenant]]\nname = \"a\"\nprefixes = [\"\"]", &["tenant.a.prefixes", "1 to 250 bytes"]),
         (
             "[[tenant]]\nname = \"a\"\nprefixes = [\"x:\"]\n[[tenant]]\nname = \"b\"\nprefixes = [\"x:\"]",

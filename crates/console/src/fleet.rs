@@ -115,7 +115,8 @@ impl FleetCommand {
             Self::Decisions(arguments) => {
                 let last = arguments.last;
                 arguments.fleet.leading()?;
-                arguments.fleet.shown("/decisions.json", |decided| decisions(decided, last, &|_| true))
+                let path = format!("/decisions.json?last={last}");
+                arguments.fleet.shown(&path, |decided| decisions(decided, last, &|_| true))
             }
             Self::Explain(arguments) => arguments.explain(),
             Self::WhatIf(arguments) => arguments.ask(),
@@ -182,7 +183,8 @@ impl ExplainArguments {
             None => part(&all, &self.pool).map_err(|error| silent(&state, &self.pool).unwrap_or(error))?,
         };
         let name = text(pool, "name");
-        let decided = fleet.read("/decisions.json")?;
+        let asked = format!("node={}&pool={}&last={}", escaped(node), escaped(name), self.decisions.last);
+        let decided = fleet.read(&format!("/decisions.json?{asked}"))?;
         if fleet.json {
             let about = |decision: &&Value| is_about(decision, node, name);
             let decisions = decided.as_array().into_iter().flatten().filter(about);

@@ -224,7 +224,8 @@ impl Control {
                 tracing::info!(policy, "A policy decides about the memory of pools, and moves nothing.");
             }
             None if state.config.is_some() => {
-                tracing::info!("No policy moves memory between pools any more.")
+                let why = config.why_control_is_off();
+                tracing::info!(why, "No policy moves memory between pools any more.");
             }
             None => {}
         }

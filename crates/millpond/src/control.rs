@@ -306,12 +306,15 @@ impl Controller {
         // Rates are not known before the second round, nor at the same moment.
         let is_decided = secs > 0.0 && is_short;
         let decision = if is_decided { self.decide(&view) } else { Decision::stay(&view) };
-        // Before that each keeps what it has, as after a restart.
-        let grants = is_decided || is_short && self.last_nanos.is_none();
+        // There is less memory now than was granted, or more is needed beside slabs.
+        let granted: u64 = pools.iter().filter_map(|pool| pool.granted_bytes).sum();
+        let is_fitted = !is_decided && granted > memory;
+        // Before anything is decided each keeps what it has, as after a restart.
+        let grants = is_decided || is_fitted || is_short && self.last_nanos.is_none();
         let is_applied = grants && !self.dry_run && apply(cache, &pools, &decision.grants)?;
         let unmet_by = |unmet: &Unmet| format!("{}: {}", view.pools[unmet.pool].name, unmet.reason);
         unmet.extend(decision.unmet.iter().map(unmet_by));
-        let told = self.tell(&pools, &seen, &decision, is_decided);
+        let told = self.tell(&pools, &seen, &decision, is_decided || is_fitted);
         if self.last_nanos.is_none() || secs > 0.0 {
             self.interval.after(&view, &decision);
             self.last_nanos = Some(now);
@@ -362,12 +365,12 @@ impl Controller {
         pools: &[PoolStats],
         seen: &[Seen],
         decision: &Decision,
-        is_decided: bool,
+        is_changed: bool,
     ) -> Vec<PoolRound> {
         let told = pools.iter().zip(seen).zip(&decision.grants).map(|((pool, seen), grant)| {
             let last = self.last.get(&pool.id);
             let before_bytes = pool.granted_bytes.unwrap_or(pool.slab_bytes);
-            let granted_bytes = if is_decided { grant.memory } else { before_bytes };
+            let granted_bytes = if is_changed { grant.memory } else { before_bytes };
             PoolRound {
                 id: pool.id,
                 name: pool.name.clone(),

@@ -245,7 +245,8 @@ impl<'a> Listed<'a> {
 
 async fn decisions(State(shared): State<Arc<Shared>>, Query(asked): Query<Asked>) -> Response {
     let kept = shared.history().decisions();
-    Json(kept.iter().filter_map(|told| Listed::of(told, &asked)).collect::<Vec<_>>()).into_response()
+    let asked_for = kept.iter().filter_map(|told| Listed::of(told, &asked)).take(asked.most());
+    Json(asked_for.collect::<Vec<_>>()).into_response()
 }
 
 /// A decision with the curves that its pools had then: sizes in bytes, with the miss ratio at each.

@@ -129,8 +129,8 @@ pub struct OrchestrateArguments {
     #[arg(long, value_name = "HOST:PORT", requires = "above")]
     pub above_advertise: Option<String>,
     /// Decisions that are kept to be shown
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    pub history: usize,
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=4_096))]
+    pub history: u16,
     /// The credentials
     #[command(flatten)]
     pub access: AccessArguments,
@@ -258,7 +258,7 @@ impl OrchestrateArguments {
             fleet,
             state: self.state.clone(),
             etcd: self.etcd()?,
-            history: self.history,
+            history: self.history.into(),
             led_node: self.led_node(),
         };
         let access = Access::read(&self.access.files()).map_err(|error| causes(&error))?;

@@ -26,6 +26,7 @@ export function decisionOf(made, ratiosOf) {
 
 export function outcomeWords(decision) {
   const { predicted, measured } = decision;
+  if (decision.dryRun) return "A dry run, which moved nothing." + (predicted == null ? "" : " Predicted " + saving(predicted) + ".");
   if (predicted == null) return "No miss ratio was predicted.";
   const came = measured == null ? "not measured yet, as no pool has had its grant for a round"
     : "as measured, it " + saving(measured).replace("to add", "added").replace("to save", "saved");

@@ -83,9 +83,10 @@ export class Overview {
 
   drawLately(model) {
     const from = Date.now() / 1000 - LATELY_SECS, late = model.decisions.filter(decision => decision.at >= from);
-    const moved = late.reduce((sum, decision) => sum + decision.movedBytes, 0), measured = late.filter(one => one.measured != null), total = key => measured.reduce((sum, one) => sum + one[key], 0);
-    const words = !late.length ? model.policy.idle
-      : count(late.length) + (late.length === 1 ? " decision moved " : " decisions moved ") + bytes(moved) + ". "
+    const made = late.filter(one => !one.dryRun), dry = late.length - made.length;
+    const moved = made.reduce((sum, decision) => sum + decision.movedBytes, 0), measured = made.filter(one => one.measured != null), total = key => measured.reduce((sum, one) => sum + one[key], 0);
+    const words = !made.length ? (dry ? "Nothing was moved, as " + (dry === 1 ? "the decision was a dry run." : count(dry) + " decisions were dry runs.") : model.policy.idle)
+      : count(made.length) + (made.length === 1 ? " decision moved " : " decisions moved ") + bytes(moved) + ". "
         + (measured.length ? "Of " + measured.length + " the outcome is known: predicted to save " + count(total("predicted")) + " misses a second, measured " + count(total("measured")) + "." : "The outcome of none is known yet.");
     setText(this.sum, model.policy.text + ". " + words
       + (model.policy.error == null ? "" : " Predicted miss ratios were off by " + (100 * model.policy.error).toFixed(1) + " points on average."));

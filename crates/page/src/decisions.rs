@@ -18,9 +18,16 @@ pub struct Asked {
     /// Only moves that have these words, in the name of a pool or the reason, and decisions that
     /// have one.
     pub words: Option<String>,
+    /// Only as many, the latest.
+    pub last: Option<usize>,
 }
 
 impl Asked {
+    /// Most decisions that are asked for.
+    pub fn most(&self) -> usize {
+        self.last.unwrap_or(usize::MAX)
+    }
+
     /// Returns whether a move is asked for.
     pub fn has_move(&self, from: Option<&str>, to: Option<&str>, reason: &str) -> bool {
         let is_of = |pool: &String| [from, to].contains(&Some(pool.as_str()));

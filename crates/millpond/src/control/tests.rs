@@ -28,6 +28,7 @@ impl Load {
         let config = CacheConfig {
             memory: ByteSize::mib(32),
             clock: clock.clone(),
+            hash_seed: Some(1),
             huge_pages: false,
             ..CacheConfig::default()
         };
@@ -151,6 +152,26 @@ fn a_dry_run_changes_nothing_and_tells_what_the_policy_would_do() {
     assert!(large.granted_bytes > large.before_bytes && small.granted_bytes < small.before_bytes);
     assert!(rounds.iter().all(|round| !round.is_applied));
     assert!(load.cache.stats().pools.iter().all(|pool| pool.granted_bytes.is_none()));
+}
+
+/// While memory is free nothing is decided, and grants stayed above what there was left.
+#[test]
+fn grants_follow_memory_that_is_lowered() {
+    let mut load = Load::new();
+    let mut controller = Controller::new(config("most-hits")).expect("a policy");
+    for _ in 0..3 {
+        load.run(10_000);
+        controller.round(&load.cache).expect("curves can be learnt");
+    }
+    for pool in load.pools {
+        load.cache.set_pool_limit(pool, Some(ByteSize::mib(4))).expect("nothing is held");
+    }
+    load.cache.set_memory(ByteSize::mib(16)).expect("nothing is held");
+    load.clock.advance(Duration::from_secs(10));
+    let round = controller.round(&load.cache).expect("curves can be learnt");
+    assert!(!round.is_decided && granted(&round) <= round.memory_bytes, "{round:#?}");
+    let granted: u64 = load.cache.stats().pools.iter().filter_map(|pool| pool.granted_bytes).sum();
+    assert!(granted <= round.memory_bytes, "{granted} of {}", round.memory_bytes);
 }
 
 #[test]

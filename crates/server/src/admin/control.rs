@@ -13,10 +13,17 @@ use super::metric::{Metric, counter, gauge, ratio};
 /// first, as far as they are asked for.
 pub(super) fn decisions(shared: &Shared, asked: &Asked) -> Value {
     let status = shared.control.status();
-    let decisions: Vec<Value> =
-        shared.control.decisions().iter().filter_map(|made| decision(made, asked)).collect();
+    let decisions: Vec<Value> = shared
+        .control
+        .decisions()
+        .iter()
+        .filter_map(|made| decision(made, asked))
+        .take(asked.most())
+        .collect();
     let Some(ControlStatus { config, last, figures }) = status else {
-        return json!({"mode": "off", "led": shared.control.is_led(), "decisions": decisions});
+        let is_led = shared.control.is_led();
+        let why = if is_led { None } else { shared.config().why_control_is_off() };
+        return json!({"mode": "off", "led": is_led, "why": why, "decisions": decisions});
     };
     json!({
         "mode": if config.dry_run { "dry-run" } else { "on" },
