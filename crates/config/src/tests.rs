@@ -24,6 +24,23 @@ fn nothing_configured_is_the_defaults() {
     assert_eq!(parse(""), Config::default());
 }
 
+/// A limit of one tenant turned it off for all, and nothing said so.
+#[test]
+fn why_no_policy_moves_memory_is_known() {
+    let tenants = "[[tenant]]\nname = \"a\"\n[[tenant]]\nname = \"b\"\n";
+    let why = |text: &str| parse(text).why_control_is_off();
+    assert_eq!(why(tenants), None);
+    for (text, expected) in [
+        ("", "there is one pool"),
+        (&format!("{tenants}limit = \"8MiB\""), "b has a limit"),
+        (&format!("[watch]\ncurve_keys = 0\n{tenants}"), "watch.curve_keys is 0"),
+        (&format!("[control]\nmode = \"off\"\n{tenants}"), "control.mode is off"),
+    ] {
+        assert!(why(text).is_some_and(|why| why.ends_with(expected)), "{text}");
+        assert!(parse(text).control().is_none(), "{text}");
+    }
+}
+
 #[test]
 fn every_setting_is_listed_once() {
     let table = load::to_table(&Config::with_examples()).expect("writable");

