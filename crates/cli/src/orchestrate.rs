@@ -10,7 +10,7 @@ use control::amounts;
 use control::v1::{self, Amount, PoolGrant, Resource};
 use orchestrator::Whole;
 use orchestrator::command::OrchestrateArguments;
-use server::{LAST_LINES, LossyLines};
+use server::{LastLines, LossyLines};
 
 use crate::signals::Stop;
 
@@ -95,17 +95,8 @@ impl Instance for Node {
     }
 }
 
-/// Writes out the last lines of the log as it is dropped.
-pub(crate) struct Log(LossyLines);
-
-impl Drop for Log {
-    fn drop(&mut self) {
-        self.0.flush(LAST_LINES);
-    }
-}
-
 /// Logs to standard error, as a server does: nothing waits for whoever reads that, or ends with it.
-pub(crate) fn log() -> Log {
+pub(crate) fn log() -> LastLines {
     let filter = tracing_subscriber::EnvFilter::try_from_env("MILLPOND_LOG_LEVEL")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
@@ -113,5 +104,5 @@ pub(crate) fn log() -> Log {
     let log = tracing_subscriber::fmt().with_writer(lines.clone()).with_ansi(is_terminal).with_target(false);
     // Something else in the process may log already.
     let _ = log.with_env_filter(filter).try_init();
-    Log(lines)
+    lines.last_lines()
 }

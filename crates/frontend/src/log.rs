@@ -17,7 +17,7 @@ use tracing_subscriber::{Registry, fmt, reload};
 pub use self::lossy::{LossyLines, dropped_lines};
 
 /// Longest time for which the end of the process waits for the last lines to be written.
-pub const LAST_LINES: Duration = Duration::from_secs(1);
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Keeps events that others can cause from filling the log.
 pub struct Seldom {
@@ -36,6 +36,22 @@ impl Seldom {
     pub fn is_due(&self, now: u64) -> bool {
         let later = |next: u64| (now >= next).then(|| now.saturating_add(self.every_nanos));
         self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).is_ok()
+    }
+}
+
+/// Writes out the last lines of a log as it is dropped, before the process exits.
+pub struct LastLines(LossyLines);
+
+impl Drop for LastLines {
+    fn drop(&mut self) {
+        self.0.flush(LAST_LINES);
+    }
+}
+
+impl LossyLines {
+    /// A guard for the end of the process, which waits for the last lines.
+    pub fn last_lines(&self) -> LastLines {
+        LastLines(self.clone())
     }
 }
 
@@ -63,10 +79,15 @@ impl LogControl {
         let _ = self.level.reload(filter(level));
     }
 
-    /// Waits, for a limited time, until all lines are written: for the end of the process, and
-    /// before a reload of the configuration is reported.
+    /// Waits, for a limited time, until all lines are written, before a reload of the
+    /// configuration is reported.
     pub fn flush(&self) {
         self.lines.flush(LAST_LINES);
+    }
+
+    /// A guard for the end of the process, which waits for the last lines.
+    pub fn last_lines(&self) -> LastLines {
+        self.lines.last_lines()
     }
 }
 

@@ -55,8 +55,9 @@ impl Fleet {
 
     /// Warns if the agent is new, and another one speaks for what seems to be the same server.
     pub(crate) fn warn_of_twin(&self, instance: &Instance, session: u64, now: Nanos) {
+        // Agents that register again and again are not compared with all others.
         let is_new = self.members.get(&Key::of(instance)).is_none_or(|member| member.session != session);
-        if let Some(other) = self.twin(instance, now).filter(|_| is_new) {
+        if is_new && let Some(other) = self.twin(instance, now) {
             let Instance { name, node, .. } = instance;
             tracing::warn!(
                 name,
@@ -70,13 +71,16 @@ impl Fleet {
 
     /// The name of another instance of the node that is the same process, by what its agent says.
     fn twin(&self, instance: &Instance, now: Nanos) -> Option<&str> {
+        if instance.incarnation == 0 {
+            return None;
+        }
         let is_twin = |other: &&Instance| {
             other.name != instance.name
                 && (&other.node, &other.kind, other.incarnation)
                     == (&instance.node, &instance.kind, instance.incarnation)
         };
         let leased = self.members.values().filter(|member| member.is_leased(now));
-        let twin = leased.map(|member| &member.instance).find(is_twin).filter(|_| instance.incarnation > 0);
+        let twin = leased.map(|member| &member.instance).find(is_twin);
         twin.map(|twin| twin.name.as_str())
     }
 }

@@ -42,7 +42,7 @@ mod session;
 pub use config::acl::hash_password;
 pub use config::{self, Config, Error, ErrorKind};
 pub use frontend::instance::{Instance, Observation};
-pub use frontend::log::{LAST_LINES, LogControl, LossyLines};
+pub use frontend::log::{LastLines, LogControl, LossyLines};
 pub use frontend::session::Protocols;
 pub use frontend::tenant_figures::TenantFigures;
 pub use run::run;

@@ -56,7 +56,7 @@ fn serve(
     let activated = Activated::from_environment()?;
     let Loaded { file, config, warnings, overrides } = load(&|config| preflight::start(config, &activated))?;
     let log = LogControl::start(config.log.level);
-    let flushes = Flushes(log.clone());
+    let _last_lines = log.last_lines();
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])
         .map_err(|e| Error::with_source(ErrorKind::System, "signals cannot be received", e))?;
@@ -65,7 +65,7 @@ fn serve(
     if let Some(begin) = begin {
         begin(server.cache());
     }
-    server.shared().changing.set_origin(Origin { file: file.clone(), overrides, log });
+    server.shared().changing.set_origin(Origin { file: file.clone(), overrides, log: log.clone() });
     announce(&server);
     let listening = listening(&server);
     notify::ready(&listening);
@@ -77,7 +77,7 @@ fn serve(
             notify::reloading();
             reload(&server, file.as_deref(), &load);
             // A program that waits for the reload finds in the log whether the change was made.
-            flushes.0.flush();
+            log.flush();
             notify::ready(&listening);
         } else {
             tracing::info!(connections = server.connections(), "Told to stop; answering what has arrived.");
@@ -92,15 +92,6 @@ fn serve(
     }
     tracing::info!("Stopped.");
     Ok(())
-}
-
-/// Writes the last lines of the log before the process exits.
-struct Flushes(LogControl);
-
-impl Drop for Flushes {
-    fn drop(&mut self) {
-        self.0.flush();
-    }
 }
 
 /// Returns the kinds of clients and the addresses that are served, as one text.

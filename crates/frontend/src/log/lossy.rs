@@ -44,7 +44,7 @@ impl LossyLines {
     }
 
     /// Waits until the lines so far are written, or for as long.
-    pub fn flush(&self, patience: Duration) {
+    pub(super) fn flush(&self, patience: Duration) {
         let Some(lines) = &self.0 else { return };
         let (done, is_done) = sync_channel(1);
         if lines.try_send(Message::Flush(done)).is_ok() {
