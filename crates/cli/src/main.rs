@@ -36,7 +36,13 @@ enum Command {
     /// both, 127.0.0.1:11211 and 127.0.0.1:6379, and for operators on http://127.0.0.1:11212/. A
     /// port that another program uses is skipped, as long as one port for clients is free. SIGHUP
     /// re-reads the configuration, and changes what can change while serving.
-    Serve(flags::ServeArguments),
+    Serve {
+        #[command(flatten)]
+        arguments: flags::ServeArguments,
+        /// Ends with the program that holds the other end of standard input, however that ends.
+        #[arg(long, hide = true)]
+        until_input_ends: bool,
+    },
     /// Show memory move between three tenants of a server under load, and why.
     ///
     /// Starts a server on free ports with three tenants of different appetite, prints the address
@@ -139,7 +145,7 @@ impl Command {
             Self::Completions { .. } | Self::Man { .. } | Self::HashPassword | Self::Version => true,
             Self::Config(ConfigCommand::Check(_) | ConfigCommand::Print { .. }) => true,
             Self::Bench(command) => command.only_prints(),
-            Self::Serve(_) | Self::Demo(_) | Self::Config(_) | Self::Top(_) => false,
+            Self::Serve { .. } | Self::Demo(_) | Self::Config(_) | Self::Top(_) => false,
             Self::Tenant(_) | Self::Health(_) => false,
             Self::Agent(_) | Self::Orchestrate(_) | Self::Fleet(_) => false,
         }
@@ -159,9 +165,7 @@ fn main() -> ExitCode {
         end_with_reader();
     }
     let result: Result<(), String> = match command {
-        Command::Serve(arguments) => {
-            server::run(PROTOCOLS, |survey| arguments.load(survey)).map_err(|e| e.to_string())
-        }
+        Command::Serve { arguments, until_input_ends } => serve(&arguments, until_input_ends),
         // Every cause in the chain, on one line.
         Command::Bench(command) => command.execute(),
         Command::Demo(args) => {
@@ -207,6 +211,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn serve(arguments: &flags::ServeArguments, until_input_ends: bool) -> Result<(), String> {
+    if until_input_ends {
+        signals::stop_at_end_of_input()
+            .map_err(|error| format!("standard input cannot be watched: {error}"))?;
+    }
+    server::run(PROTOCOLS, |survey| arguments.load(survey)).map_err(|e| e.to_string())
 }
 
 /// Writes a page for the command and for each of its subcommands.

@@ -1,9 +1,11 @@
 //! The end of a command that runs until it is told to end.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::process::{Signal, getpid, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// The time after which a signal is noticed.
@@ -36,4 +38,16 @@ impl Stop {
         }
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// Sends this process SIGTERM once standard input ends.
+///
+/// # Errors
+/// If the system gives no thread for it.
+pub(crate) fn stop_at_end_of_input() -> io::Result<()> {
+    base::thread::spawn("input", || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        let _ = kill_process(getpid(), Signal::TERM);
+    })
+    .map(drop)
 }

@@ -35,7 +35,7 @@ const QUOTED_LINES: usize = 15;
 /// The admin server among the ports; no listener is called so.
 const ADMIN: &str = "[admin]";
 
-/// A running server. Dropping it kills it.
+/// A running server. Dropping it kills it, and it ends if this process does.
 #[derive(Debug)]
 pub struct Served {
     program: PathBuf,
@@ -296,6 +296,8 @@ fn spawn(program: &Path, folder: &Path) -> Result<Child> {
     let log = File::options().create(true).append(true).open(folder.join("log")).context("opening a log")?;
     let mut command = Command::new(program);
     command.arg("serve").arg("--config").arg(folder.join("millpond.toml"));
+    // `Child` holds the other end, so that no server outlives this process, however it ends.
+    command.arg("--until-input-ends").stdin(Stdio::piped());
     // Nothing that was said to this process is meant for the server.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
@@ -304,7 +306,7 @@ fn spawn(program: &Path, folder: &Path) -> Result<Child> {
         }
     }
     command.env("NOTIFY_SOCKET", folder.join("ready"));
-    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    command.stdout(log.try_clone()?).stderr(log);
     command.spawn().with_context(|| format!("starting {}", program.display()))
 }
 
