@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use crate::admin::{AdminArguments, url};
 
+/// The smallest grant, and change of one, that a curve is asked for.
+const LEAST_CHANGE: ByteSize = ByteSize::kib(64);
 /// Pools of a decision whose outcome is shown.
 const MOST_OUTCOMES: usize = 4;
 
@@ -290,6 +292,9 @@ fn wanted(granted: u64, text: &str) -> Result<u64, String> {
         _ => ("", text),
     };
     let size: ByteSize = size.parse().map_err(|error| format!("{text}: {error}"))?;
+    if (1..LEAST_CHANGE.as_u64()).contains(&size.as_u64()) {
+        return Err(format!("{text} means {size}, less than {LEAST_CHANGE}; give a unit, as in +64MiB"));
+    }
     Ok(match sign {
         "+" => granted.saturating_add(size.as_u64()),
         "-" => granted.saturating_sub(size.as_u64()),
@@ -560,6 +565,9 @@ mod tests {
         assert_eq!(wanted(10 << 20, "-11MiB"), Ok(0));
         assert_eq!(wanted(10 << 20, "3MiB"), Ok(3 << 20));
         assert!(wanted(0, "+lots").is_err() && wanted(0, "").is_err());
+        assert_eq!(wanted(1 << 20, "0"), Ok(0));
+        let hint = wanted(1 << 20, "+64").expect_err("64 bytes are no change");
+        assert!(hint.contains("+64 means 64B, less than 64KiB"), "{hint}");
     }
 
     #[test]
