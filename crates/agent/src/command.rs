@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use base::{ByteSize, Clock};
 use clap::Args;
 use control::access::{Access, AccessArguments, causes};
+use control::v1::Curve;
 use control::{amounts, curve};
 
 use crate::instance::{Instance, Look};
@@ -183,13 +184,26 @@ pub fn report(look: &Look, before: Option<&Look>) -> String {
                         ByteSize::new(bytes).to_string()
                     );
                 }
+                let _ = writeln!(shown, "  {}", confidence(pool.curve.as_ref()));
             }
         }
     }
     shown
 }
 
-/// The same as JSON.
+/// How far the curve of a pool can be trusted.
+fn confidence(curve: Option<&Curve>) -> String {
+    match curve {
+        Some(curve) if curve.samples > 0.0 && curve.error > 0.0 => format!(
+            "learnt from {:.0} reads; off by at most {:.1} points on average, in 95 of 100 cases",
+            curve.samples,
+            100.0 * curve.error
+        ),
+        _ => "how far this is off is not known".to_owned(),
+    }
+}
+
+/// The same as JSON; samples and error of a curve are null if they are not known.
 pub fn report_json(look: &Look) -> String {
     let pools = look.pools.iter().map(|pool| {
         let points = pool.curve.as_ref().and_then(|curve| curve::read(curve).ok()).unwrap_or_default();
@@ -197,7 +211,15 @@ pub fn report_json(look: &Look) -> String {
             .into_iter()
             .map(|(size, missed)| serde_json::json!({ "bytes": size, "miss_ratio": missed }))
             .collect();
-        serde_json::json!({ "name": pool.name, "reads": pool.reads, "misses": pool.misses, "curve": points })
+        let known = pool.curve.as_ref().filter(|curve| curve.samples > 0.0);
+        serde_json::json!({
+            "name": pool.name,
+            "reads": pool.reads,
+            "misses": pool.misses,
+            "curve": points,
+            "samples": known.map(|curve| curve.samples),
+            "error": known.map(|curve| curve.error).filter(|error| *error > 0.0),
+        })
     });
     let json = serde_json::json!({
         "name": look.instance.name,
@@ -262,7 +284,14 @@ mod tests {
         let unlimited = Look { limits: Vec::new(), ..look.clone() };
         let shown = report(&unlimited, None);
         assert!(shown.contains("limit none") && shown.contains(" 180MiB"), "{shown}");
-        let json: serde_json::Value = serde_json::from_str(&report_json(&look)).expect("JSON");
+        assert!(shown.contains("how far this is off is not known"), "{shown}");
+        let mut sampled = look.clone();
+        let curve = sampled.pools[0].curve.as_mut().expect("it has one");
+        (curve.samples, curve.error) = (5_000.0, 0.0123);
+        let shown = report(&sampled, None);
+        assert!(shown.contains("learnt from 5000 reads; off by at most 1.2 points"), "{shown}");
+        let json: serde_json::Value = serde_json::from_str(&report_json(&sampled)).expect("JSON");
         assert_eq!(json["pools"][0]["curve"][1]["bytes"], 200 << 20);
+        assert_eq!(json["pools"][0]["samples"], 5_000.0);
     }
 }
