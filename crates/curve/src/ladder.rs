@@ -7,6 +7,11 @@
 //! one search, whatever the number of miniatures. A miniature is counted once it is full, or has
 //! seen several times its keys: what it missed before says nothing of its size.
 //!
+//! Miniatures of unlike age have seen unlike requests, so the curve is not made of the misses of
+//! each: from the one that has seen most, it goes from size to size by the reads that only the
+//! larger of two has hit, while both were counted. While these are few, LRU's curve counts beside
+//! them.
+//!
 //! If the rate changes, all begin anew. To thin out their keys instead leaves the order of a policy
 //! as no policy would make it, and some never come out of that: SIEVE keeps a part of a loop then,
 //! of which it would keep nothing.
@@ -20,8 +25,9 @@
 //!    removal, and drops it when its policy comes by.
 //! 3. The size used by a miniature is the sum of those of the slots that it holds.
 
+mod told;
+
 use crate::estimate::{Access, Kind};
-use crate::mrc::{Confidence, MissRatioCurve, Point};
 use crate::sample::{PLACES, place, threshold};
 use crate::table::{Search, Table};
 
@@ -32,10 +38,6 @@ const BESIDE: i32 = 3;
 pub(crate) const RUNGS: usize = 2 * BESIDE as usize + 1;
 /// How far the size may be from that of the middle miniature, in powers.
 const OFF_CENTRE: f64 = 1.0;
-/// Reads of the sample from which a miniature's misses are told, and keys: one of fewer behaves as
-/// no large cache does.
-const LEAST_READS: f64 = 100.0;
-const LEAST_HELD: usize = 48;
 /// A miniature that does not become full is counted after this many reads for each of its keys.
 const READS_PER_KEY: u64 = 4;
 /// The fewest keys that the largest miniature has at most.
@@ -98,6 +100,17 @@ struct Rung<E> {
     misses: f64,
     requests: f64,
     reads: f64,
+    /// The way to the next larger one.
+    step: Step,
+}
+
+/// What a miniature has hit that the next smaller one has missed, since both are counted: the
+/// requests, and those that the sample stands for; and its reads.
+#[derive(Clone, Copy, Default)]
+struct Step {
+    hits: f64,
+    requests: f64,
+    reads: f64,
 }
 
 impl<E: Eviction> Rung<E> {
@@ -116,6 +129,7 @@ impl<E: Eviction> Rung<E> {
             misses: 0.0,
             requests: 0.0,
             reads: 0.0,
+            step: Step::default(),
         }
     }
 
@@ -295,6 +309,14 @@ impl<E: Eviction> Ladder<E> {
             self.rungs.push(rung);
         }
         self.rungs.sort_by_key(|rung| rung.power);
+        // Of those whose next larger one is new nothing is known.
+        let mut is_next_new = true;
+        for rung in self.rungs.iter_mut().rev() {
+            if is_next_new {
+                rung.step = Step::default();
+            }
+            is_next_new = !rung.is_counted;
+        }
     }
 
     fn record(&mut self, access: &Access) {
@@ -331,6 +353,7 @@ impl<E: Eviction> Ladder<E> {
                     }
                     rung.count(is_hit, self.weight);
                 }
+                self.count_steps(held);
             }
             Kind::Write => {
                 let number = self.slot_of(found, access);
@@ -343,6 +366,19 @@ impl<E: Eviction> Ladder<E> {
         self.free_lost();
         if self.gone > self.most_gone {
             self.renew();
+        }
+    }
+
+    /// Counts a read of a key that these miniatures held, between each two of them.
+    fn count_steps(&mut self, held: u16) {
+        let hits = |bit: u16| if held & bit == 0 { 0.0 } else { self.weight };
+        let mut larger: Option<(u16, bool)> = None;
+        for rung in self.rungs.iter_mut().rev() {
+            if let Some((bit, true)) = larger.filter(|_| rung.is_counted) {
+                rung.step.reads += 1.0;
+                rung.step.hits += hits(bit) - hits(rung.bit);
+            }
+            larger = Some((rung.bit, rung.is_counted));
         }
     }
 
@@ -454,8 +490,14 @@ impl<E: Eviction> Ladder<E> {
     }
 
     fn add_requests(&mut self, reads: u64) {
-        let counted = self.rungs.iter_mut().filter(|rung| rung.is_counted);
-        counted.for_each(|rung| rung.requests += reads as f64);
+        let mut is_next_counted = false;
+        for rung in self.rungs.iter_mut().rev() {
+            if rung.is_counted {
+                rung.requests += reads as f64;
+                rung.step.requests += if is_next_counted { reads as f64 } else { 0.0 };
+            }
+            is_next_counted = rung.is_counted;
+        }
     }
 
     /// Has all counts so far count half.
@@ -463,6 +505,8 @@ impl<E: Eviction> Ladder<E> {
         for rung in &mut self.rungs {
             (rung.misses, rung.requests, rung.reads) =
                 (rung.misses / 2.0, rung.requests / 2.0, rung.reads / 2.0);
+            let Step { hits, requests, reads } = rung.step;
+            rung.step = Step { hits: hits / 2.0, requests: requests / 2.0, reads: reads / 2.0 };
         }
     }
 
@@ -474,59 +518,5 @@ impl<E: Eviction> Ladder<E> {
             + self.table.bytes()
             + self.slots.capacity() * size_of::<Slot>()
             + (self.free.capacity() + self.lost.capacity()) * size_of::<u32>()
-    }
-
-    /// The curve of the policy: as the miniatures have it from the smallest to the largest that is
-    /// counted, and beyond these in proportion to that of LRU. `None`: not two of them are.
-    pub fn curve(&self, lru: &MissRatioCurve) -> Option<MissRatioCurve> {
-        let is_told =
-            |rung: &&Rung<E>| rung.reads >= LEAST_READS && rung.keys >= LEAST_HELD && rung.requests > 0.0;
-        let counted = self.rungs.iter().filter(is_told);
-        let mut least = 1.0_f64;
-        let known: Vec<Point> = counted
-            .map(|rung| {
-                least = least.min(rung.misses / rung.requests);
-                Point { size: size_of_power(rung.power).round() as u64, miss_ratio: least }
-            })
-            .collect();
-        let (&first, &last) =
-            known.first().zip(known.last()).filter(|(first, last)| first.size < last.size)?;
-        let of_lru = |point: Point| lru.miss_ratio(point.size as f64);
-        let (hits, misses) = (1.0 - of_lru(first), of_lru(last));
-        let below = lru.points().iter().filter(|point| (1..first.size).contains(&point.size)).map(|point| {
-            let by_size = point.size as f64 / first.size as f64;
-            let part = if hits > 0.0 { (1.0 - point.miss_ratio) / hits } else { by_size };
-            Point { miss_ratio: 1.0 - part * (1.0 - first.miss_ratio), ..*point }
-        });
-        let within = known.windows(2).flat_map(|ends| {
-            let [from, to] = [ends[0], ends[1]];
-            let falls = of_lru(from) - of_lru(to);
-            let between =
-                lru.points().iter().filter(move |point| (from.size + 1..to.size).contains(&point.size));
-            let shaped = between.map(move |point| {
-                let by_size = (point.size - from.size) as f64 / (to.size - from.size) as f64;
-                let by_lru = if falls > 0.0 { (of_lru(from) - point.miss_ratio) / falls } else { by_size };
-                let part = f64::midpoint(by_size, by_lru);
-                Point { miss_ratio: from.miss_ratio + part * (to.miss_ratio - from.miss_ratio), ..*point }
-            });
-            [from].into_iter().chain(shaped)
-        });
-        let above = lru.points().iter().filter(|point| point.size > last.size).map(|point| {
-            let part = if misses > 0.0 { point.miss_ratio / misses } else { 1.0 };
-            Point { miss_ratio: part * last.miss_ratio, ..*point }
-        });
-        let start = Point { size: 0, miss_ratio: 1.0 };
-        let clamped = |point: Point| Point { miss_ratio: point.miss_ratio.clamp(0.0, 1.0), ..point };
-        let points = [start].into_iter().chain(below).chain(within).chain([last]).chain(above).map(clamped);
-        let curve = MissRatioCurve::new(lru.unit(), points).ok()?;
-        // A sample of other keys, of which there are fewer.
-        let keys = self.rungs.get(BESIDE as usize).map_or(1, |rung| rung.keys.max(1));
-        Some(match lru.confidence() {
-            Some(known) => {
-                let error = known.error.hypot(0.5 / (keys as f64).sqrt());
-                curve.with_confidence(Confidence { error, ..known })
-            }
-            None => curve,
-        })
     }
 }

@@ -42,6 +42,17 @@ impl MissRatioCurve {
         Self { unit: self.unit, points, confidence: self.confidence }
     }
 
+    /// The curve with miss ratios higher by `more` at all sizes but 0, or lower if that is negative,
+    /// within 0 and 1.
+    #[must_use]
+    pub fn lifted(&self, more: f64) -> Self {
+        let points = self.points.iter().map(|&Point { size, miss_ratio }| match size {
+            0 => Point { size, miss_ratio },
+            _ => Point { size, miss_ratio: (miss_ratio + more).clamp(0.0, 1.0) },
+        });
+        Self { unit: self.unit, points: points.collect(), confidence: self.confidence }
+    }
+
     /// The smallest size with at most this `miss_ratio`; `None` if there is no such size.
     pub fn size_for(&self, miss_ratio: f64) -> Option<u64> {
         let after = self.points.partition_point(|point| point.miss_ratio > miss_ratio);

@@ -116,6 +116,36 @@ fn the_curve_near_the_size_is_that_of_the_policy() {
     }
 }
 
+/// All keys are alike, so that the curve is a straight line. Miniatures that come as the size changes
+/// have seen few reads of it, by chance more or fewer hits than others, and the curve was flat or
+/// steep between those and the ones that stay.
+#[test]
+fn the_slope_is_right_while_the_size_changes_all_the_time() {
+    const KEYS: u64 = 20_000;
+    let mut rng = seeded(1);
+    let mut ladder = Ladder::new(0.25, 1 << 20, Fifo::default);
+    let mut lru = Shards::new(Unit::Bytes, 0.25, 1 << 20);
+    let (mut off, mut looks) = (0.0, 0);
+    for turn in 0..60 {
+        let size = [250_000_u64, 330_000, 440_000, 330_000][turn % 4];
+        for _ in 0..30 {
+            ladder.follow(size, size / 100);
+            let accesses: Vec<Access> = (0..100).map(|_| read(rng.next_u64() % KEYS)).collect();
+            ladder.record_all(&accesses);
+            ladder.count(0);
+            lru.record_all(&accesses);
+            let Some(curve) = ladder.curve(&lru.curve()).filter(|_| turn >= 8) else { continue };
+            let [smaller, larger] = [0.84, 1.19].map(|times| times * size as f64);
+            let falls = curve.miss_ratio(smaller) - curve.miss_ratio(larger);
+            let right = (larger - smaller) / (KEYS as f64 * 99.5);
+            off += (falls / right - 1.0).abs();
+            looks += 1;
+        }
+    }
+    let mean = off / f64::from(looks);
+    assert!(looks > 1_000 && mean < 0.08, "off by {mean} of it, {looks} looks");
+}
+
 #[test]
 fn keys_stay_within_bounds_while_ever_new_ones_come() {
     let mut ladder = Ladder::new(1.0, 1_000, Fifo::default);
