@@ -52,6 +52,7 @@ pub mod holpaca;
 pub mod hull;
 pub mod interval;
 pub mod marginal;
+pub mod measured;
 pub mod memshare;
 pub mod most_hits;
 pub mod partition;

@@ -35,6 +35,7 @@ use allocate::decision::LEAST_TOLD;
 pub use allocate::guard::Rails;
 use allocate::guard::{self, Aim, Guarded};
 use allocate::interval::{Interval, Tempo};
+use allocate::measured::Measured;
 use allocate::registry::{self, Registered};
 use allocate::{Decision, Grant, Policy, Unmet, View, partition};
 use curve::MissRatioCurve;
@@ -128,13 +129,11 @@ pub struct Controller {
     miss_costs: HashMap<String, Duration>,
     promises: HashMap<String, f64>,
     backends: HashMap<String, f64>,
-    /// True if the policy asks what backends carry.
-    asks_for_backends: bool,
     period: Option<Duration>,
     interval: Interval,
     dry_run: bool,
-    /// False if the policy divides memory by another rule.
-    goes_by_curves: bool,
+    /// What the policy goes for by curves. `None`: it divides memory by another rule.
+    aim: Option<Aim>,
     curves: Option<CurveConfig>,
     /// The pools at the last round.
     last: HashMap<PoolId, Last>,
@@ -148,6 +147,7 @@ struct Last {
     backend_per_sec: f64,
     /// The mean rate of reads; `None` before the first one is known.
     mean_rate: Option<f64>,
+    measured: Measured,
     slab_bytes: u64,
     /// Its grant, and the miss ratio that was predicted for that; `None` if nothing was.
     promised: Option<(u64, f64)>,
@@ -155,8 +155,8 @@ struct Last {
 
 impl Last {
     fn of(pool: &PoolStats, seen: &Seen, promised: Option<(u64, f64)>) -> Self {
-        let Seen { counts, backend_per_sec, mean_rate, .. } = *seen;
-        Self { counts, backend_per_sec, mean_rate, slab_bytes: pool.slab_bytes, promised }
+        let Seen { counts, backend_per_sec, mean_rate, measured, .. } = *seen;
+        Self { counts, backend_per_sec, mean_rate, measured, slab_bytes: pool.slab_bytes, promised }
     }
 
     /// The miss ratio that was predicted for the time since, if the pool had about the memory that
@@ -272,11 +272,10 @@ impl Controller {
             miss_costs: config.miss_costs,
             promises: config.promises,
             backends: config.backends,
-            asks_for_backends: entry.aim == Some(Aim::Throughput),
             period: config.period,
             interval: Interval::new(tempo),
             dry_run: config.dry_run,
-            goes_by_curves: entry.aim.is_some(),
+            aim: entry.aim,
             curves: config.curves,
             last: HashMap::new(),
             last_nanos: None,
@@ -296,9 +295,8 @@ impl Controller {
         // What curves take is not there to be granted.
         let memory = to_grant(cache);
         let in_use: u64 = pools.iter().map(|pool| pool.slab_bytes).sum();
-        let (mut view, mut unmet) =
-            look::view(&seen, memory, secs, (&self.policy.rails, self.goes_by_curves));
-        if self.asks_for_backends {
+        let (mut view, mut unmet) = look::view(&seen, memory, secs, (&self.policy.rails, self.aim));
+        if self.aim == Some(Aim::Throughput) {
             let backends: Vec<f64> = seen.iter().map(|seen| seen.backend_per_sec).collect();
             view.add_backends(&backends);
         }

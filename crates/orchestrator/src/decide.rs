@@ -113,6 +113,7 @@ pub(crate) fn decide(
     let memory_bytes = without_growth(memory.saturating_sub(overhead));
     let mut view = View { memory: memory_bytes, ..View::default() };
     let (goes_by_curves, is_for_throughput) = (aim.is_some(), aim == Some(Aim::Throughput));
+    let goes_by_level = aim.is_some_and(|aim| aim != Aim::Misses);
     let (mut known, mut backends, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     policy.rails.instances.clear();
     for (i, member) in members.values().filter(here).enumerate() {
@@ -122,7 +123,7 @@ pub(crate) fn decide(
             policy.rails.instances.push((place, most));
         }
         for pool in member.pools.values() {
-            view.pools.push(pool.seen(place));
+            view.pools.push(pool.seen(place, goes_by_level));
             known.push(pool.is_known());
             backends.push(pool.backend_per_sec());
             costs.push((pool.misses_per_sec, pool.miss_cost_secs()));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use allocate::measured::Measured;
 use allocate::{Place, Pool, demand};
 use control::v1::{Amount, Holding, Instance, PoolGrant, PoolReport, StatsResponse};
 use control::{MOST_CURVE_POINTS, amounts, curve as messages};
@@ -84,6 +85,8 @@ pub(crate) struct PoolState {
     pub(crate) reads_per_sec: f64,
     /// Their mean over the last minutes, once a rate is known.
     mean_rate: Option<f64>,
+    /// What it read and missed lately.
+    measured: Measured,
     /// Misses per second, smoothed.
     pub(crate) misses_per_sec: f64,
     /// The miss ratio between the last two reports, if there were reads enough.
@@ -110,6 +113,7 @@ impl PoolState {
             counted_at_millis: 0,
             reads_per_sec: 0.0,
             mean_rate: None,
+            measured: Measured::default(),
             misses_per_sec: 0.0,
             missed: None,
             granted: None,
@@ -167,10 +171,14 @@ impl PoolState {
         Some((missed + at(bytes) - at(self.used())).clamp(0.0, 1.0))
     }
 
-    /// The pool as a policy sees it.
-    pub(crate) fn seen(&self, place: Place) -> Pool {
-        let unknown = || Arc::new(MissRatioCurve::uniform(Unit::Bytes, 1));
-        let curve = self.curve.clone().filter(|_| self.is_known()).unwrap_or_else(unknown);
+    /// The pool as a policy sees it; one that goes by more than the differences of miss ratios has
+    /// the curve at the level of what was missed.
+    pub(crate) fn seen(&self, place: Place, goes_by_level: bool) -> Pool {
+        let curve = match &self.curve {
+            Some(curve) if self.is_known() && goes_by_level => Arc::new(self.measured.level(curve)),
+            Some(curve) if self.is_known() => Arc::clone(curve),
+            _ => Arc::new(MissRatioCurve::uniform(Unit::Bytes, 1)),
+        };
         let mut pool = Pool::new(Arc::clone(&self.name), curve, self.granted.unwrap_or_else(|| self.used()));
         pool.place = place;
         pool.used = self.used();
@@ -205,6 +213,7 @@ impl PoolState {
         self.missed = (reads >= LEAST_READS).then(|| misses as f64 / reads as f64);
         if secs > 0.0 {
             self.reads_per_sec = reads as f64 / secs;
+            self.measured = self.measured.after(secs, (reads, misses), self.used());
             let former = self.mean_rate.unwrap_or(self.reads_per_sec);
             self.mean_rate = Some(demand::mean_rate(former, self.reads_per_sec, secs));
             let now = misses as f64 / secs;

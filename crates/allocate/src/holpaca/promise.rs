@@ -149,7 +149,7 @@ impl<'a> Promises<'a> {
         let least: u64 = floors.iter().map(|need| need.bytes).sum();
         let bare = needed(0.0).unwrap_or(0);
         let free = self.view.memory.saturating_sub(least + bare);
-        let margins = [1.0, 0.5, 0.2, 0.1].map(|share| share * self.options.margin);
+        let margins = [1.0, 0.7, 0.5, 0.4, 0.3, 0.2, 0.1].map(|share| share * self.options.margin);
         margins
             .into_iter()
             .find(|&margin| needed(margin).is_some_and(|bytes| bytes <= bare + free / 2))

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allocate::guard::Rails;
+use allocate::guard::{Aim, Rails};
+use allocate::measured::Measured;
 use allocate::{Grant, Outcome, Pool, View, demand, partition};
 use curve::{MissRatioCurve, Unit};
 use memory::watch::{CurveConfig, PoolCurve};
@@ -34,6 +35,8 @@ pub(super) struct Seen {
     pub(super) reads_per_sec: f64,
     /// Their mean over the last minutes, once a rate is known.
     pub(super) mean_rate: Option<f64>,
+    /// What it read and missed lately.
+    pub(super) measured: Measured,
     /// The counts now.
     pub(super) counts: Counts,
     /// The misses per second that its backend carries: as configured, or those that it had lately.
@@ -154,6 +157,9 @@ impl Controller {
         });
         seen.request_rate = reads_per_sec.max(mean_rate.unwrap_or(0.0));
         seen.min_request_rate = self.promises.get(&pool.name).copied().unwrap_or(0.0);
+        let slabs = u64::midpoint(last.map_or(pool.slab_bytes, |last| last.slab_bytes), pool.slab_bytes);
+        let of_own = if pool.has_own_keys { (reads, misses) } else { (0, 0) };
+        let measured = last.map(|last| last.measured).unwrap_or_default().after(secs, of_own, slabs);
         let backend_per_sec = self.backends.get(&pool.name).copied().unwrap_or_else(|| {
             let now = if secs > 0.0 { misses as f64 / secs } else { 0.0 };
             let before = last.map_or(now, |last| last.backend_per_sec);
@@ -168,6 +174,7 @@ impl Controller {
             pool: seen,
             reads_per_sec,
             mean_rate,
+            measured,
             counts,
             backend_per_sec,
             miss_cost,
@@ -221,12 +228,13 @@ pub(super) fn weigh_by_cost(seen: &mut [Seen]) {
 }
 
 /// The input of the policy, and what cannot be had, in words. If the policy goes by curves, pools
-/// whose curve is not known, or not known yet, have their shares by weight.
+/// whose curve is not known, or not known yet, have their shares by weight; if it goes by more than
+/// the differences of miss ratios, curves have the level of what was missed.
 pub(super) fn view(
     seen: &[Seen],
     memory: u64,
     secs: f64,
-    (rails, goes_by_curves): (&Rails, bool),
+    (rails, aim): (&Rails, Option<Aim>),
 ) -> (View, Vec<String>) {
     let mut view = View {
         memory,
@@ -234,6 +242,11 @@ pub(super) fn view(
         interval_secs: if secs > 0.0 { secs } else { 1.0 },
         ..View::default()
     };
+    if aim.is_some_and(|aim| aim != Aim::Misses) {
+        for (pool, seen) in view.pools.iter_mut().zip(seen).filter(|(_, seen)| seen.is_known) {
+            pool.curve = Arc::new(seen.measured.level(&pool.curve));
+        }
+    }
     let mut unmet = Vec::new();
     let floors: u64 = view.pools.iter().map(|pool| pool.floor).fold(0, u64::saturating_add);
     if floors > memory {
@@ -246,7 +259,7 @@ pub(super) fn view(
             ByteSize::new(memory)
         ));
     }
-    if goes_by_curves {
+    if aim.is_some() {
         unmet.extend(pin_unknown(&mut view, seen));
     }
     let sizes = rails.present(&view);
