@@ -21,7 +21,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// What is known after `secs` more seconds, with these reads and misses, and this memory in
+    /// The measurements after `secs` more seconds, with these reads and misses, and this memory in
     /// bytes.
     #[must_use]
     pub fn after(self, secs: f64, (reads, misses): (u64, u64), memory: u64) -> Self {

@@ -104,8 +104,8 @@ struct Rung<E> {
     step: Step,
 }
 
-/// What a miniature has hit that the next smaller one has missed, since both are counted: the
-/// requests, and those that the sample stands for; and its reads.
+/// The way from a miniature to the next larger one, since both are counted: hits that only the
+/// larger one had, requests that the sample stands for, and its reads.
 #[derive(Clone, Copy, Default)]
 struct Step {
     hits: f64,

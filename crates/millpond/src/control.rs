@@ -132,7 +132,7 @@ pub struct Controller {
     period: Option<Duration>,
     interval: Interval,
     dry_run: bool,
-    /// What the policy goes for by curves. `None`: it divides memory by another rule.
+    /// The aim of the policy by curves. `None`: it divides memory by another rule.
     aim: Option<Aim>,
     curves: Option<CurveConfig>,
     /// The pools at the last round.

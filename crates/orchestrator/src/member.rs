@@ -85,7 +85,7 @@ pub(crate) struct PoolState {
     pub(crate) reads_per_sec: f64,
     /// Their mean over the last minutes, once a rate is known.
     mean_rate: Option<f64>,
-    /// What it read and missed lately.
+    /// Its reads and misses lately.
     measured: Measured,
     /// Misses per second, smoothed.
     pub(crate) misses_per_sec: f64,

@@ -3,16 +3,16 @@
 use super::{BESIDE, Eviction, Ladder, Rung, Step, size_of_power};
 use crate::mrc::{Confidence, MissRatioCurve, Point};
 
-/// Reads of the sample from which the misses of a miniature are told, and keys: one of fewer behaves
-/// as no large cache does.
+/// Reads of the sample from which the misses of a miniature are told, and keys: one of fewer
+/// behaves as no large cache does.
 const LEAST_READS: f64 = 100.0;
 const LEAST_HELD: usize = 48;
 /// The reads of the sample that LRU's curve counts for, between two miniatures.
 const READS_OF_LRU: f64 = 200.0;
 
 impl<E: Eviction> Ladder<E> {
-    /// The points of the miniatures that are counted: the one that has seen most has what it missed,
-    /// and the others are by steps from there.
+    /// The points of the miniatures that are counted: the one that has seen most has what it
+    /// missed, and the others are by steps from there.
     fn counted(&self, lru: &MissRatioCurve) -> Vec<Point> {
         let is_told = |rung: &Rung<E>| rung.is_counted && rung.keys >= LEAST_HELD && rung.requests > 0.0;
         let told = (0..self.rungs.len()).filter(|&at| is_told(&self.rungs[at]));

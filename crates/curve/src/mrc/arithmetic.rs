@@ -42,8 +42,8 @@ impl MissRatioCurve {
         Self { unit: self.unit, points, confidence: self.confidence }
     }
 
-    /// The curve with miss ratios higher by `more` at all sizes but 0, or lower if that is negative,
-    /// within 0 and 1.
+    /// The curve with miss ratios higher by `more` at all sizes but 0, or lower if that is
+    /// negative, within 0 and 1.
     #[must_use]
     pub fn lifted(&self, more: f64) -> Self {
         let points = self.points.iter().map(|&Point { size, miss_ratio }| match size {

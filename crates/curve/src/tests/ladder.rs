@@ -116,8 +116,8 @@ fn the_curve_near_the_size_is_that_of_the_policy() {
     }
 }
 
-/// All keys are alike, so that the curve is a straight line. Miniatures that come as the size changes
-/// have seen few reads of it, by chance more or fewer hits than others, and the curve was flat or
+/// All keys are alike, so that the curve is a straight line. Miniatures that come as the size
+/// changes have seen few reads, by chance more or fewer hits than others, and the curve was flat or
 /// steep between those and the ones that stay.
 #[test]
 fn the_slope_is_right_while_the_size_changes_all_the_time() {

@@ -43,7 +43,7 @@ const MOVED_SECS: usize = 180;
 const SPELL_SECS: usize = 5;
 const SEEDS: u64 = 3;
 
-/// What the loop is to do.
+/// The aim of a run.
 struct Aim {
     name: &'static str,
     policy: &'static str,
@@ -138,7 +138,7 @@ impl Machine {
     }
 }
 
-/// What came of a run.
+/// The outcome of a run.
 struct Outcome {
     /// The part of spells in which the worst served tenant has what it was promised.
     kept: f64,
@@ -276,7 +276,7 @@ fn run(context: &mut Context) -> Report {
 mod tests {
     use super::*;
 
-    /// By curves that were not levelled, and by miniatures of unlike age, half of the spells to all.
+    /// By curves that were not levelled, and by miniatures of unlike age, it was about half.
     #[test]
     fn promises_are_kept_on_a_seed_that_is_not_reported() {
         let outcome = simulate(&Context::new(7, None), &AIMS[0], 1).expect("it runs");

@@ -35,7 +35,7 @@ pub(super) struct Seen {
     pub(super) reads_per_sec: f64,
     /// Their mean over the last minutes, once a rate is known.
     pub(super) mean_rate: Option<f64>,
-    /// What it read and missed lately.
+    /// Its reads and misses lately.
     pub(super) measured: Measured,
     /// The counts now.
     pub(super) counts: Counts,
