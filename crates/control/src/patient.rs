@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(75);
 /// Longest time from the first byte of a request to the first one of its answer: a client that
 /// sends a byte now and then does not keep its place.
 const LONGEST_REQUEST: Duration = Duration::from_secs(20);
+/// Longest time from the first byte of an answer to its last one, for the same reason: some MB over
+/// a slow line take less.
+const LONGEST_ANSWER: Duration = Duration::from_secs(60);
 /// Time until the next attempt, if the system gives no descriptor.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -39,6 +42,8 @@ pub struct Patient<S> {
     is_heard: bool,
     /// The time of the first byte since the last answer.
     asked_at: Option<Instant>,
+    /// The time of the first byte of an answer since the last one of a request.
+    answered_at: Option<Instant>,
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -46,7 +51,15 @@ impl<S> Patient<S> {
     /// A connection of HTTP/1 over `stream`; to be called within a runtime.
     pub fn new(stream: S, place: Option<OwnedSemaphorePermit>) -> Self {
         let deadline = Box::pin(tokio::time::sleep(FIRST_BYTE));
-        Self { stream, deadline, has_turns: true, is_heard: false, asked_at: None, _place: place }
+        Self {
+            stream,
+            deadline,
+            has_turns: true,
+            is_heard: false,
+            asked_at: None,
+            answered_at: None,
+            _place: place,
+        }
     }
 
     /// A connection of HTTP/2 over `stream`, whose other end is alive if it sends anything.
@@ -85,6 +98,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
         self.is_heard |= result.is_ready();
         if result.is_ready() && self.has_turns {
+            self.answered_at = None;
             let now = Instant::now();
             let asked_at = *self.asked_at.get_or_insert(now);
             if now > asked_at + LONGEST_REQUEST {
@@ -102,8 +116,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(context, bytes);
-        if result.is_ready() {
+        if result.is_ready() && self.has_turns {
             self.asked_at = None;
+            let now = Instant::now();
+            let answered_at = *self.answered_at.get_or_insert(now);
+            if now > answered_at + LONGEST_ANSWER {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
         }
         self.judge(context, result)
     }
@@ -219,6 +238,26 @@ mod tests {
             server.write_all(b"y").await.expect("an answer");
             client.read_exact(&mut byte).await.expect("an answer");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_read_a_byte_at_a_time_is_given_up() {
+        let (mut client, server) = tokio::io::duplex(1);
+        let mut server = Patient::new(server, None);
+        client.write_all(b"x").await.expect("room");
+        server.read_u8().await.expect("a request");
+        let reads = async {
+            let mut bytes = 0;
+            while client.read_u8().await.is_ok() {
+                bytes += 1;
+                tokio::time::sleep(Duration::from_secs(3)).await;
+            }
+            bytes
+        };
+        let writes = async move { server.write_all(&[0; 100]).await.map_err(|error| error.kind()) };
+        let (bytes, written) = tokio::join!(reads, writes);
+        assert_eq!(written, Err(io::ErrorKind::TimedOut));
+        assert!((20..=22).contains(&bytes), "{bytes} bytes until a minute has passed");
     }
 
     /// The time after which a connection with no further byte fails.

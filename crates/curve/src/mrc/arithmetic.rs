@@ -46,11 +46,18 @@ impl MissRatioCurve {
     /// negative, within 0 and 1.
     #[must_use]
     pub fn lifted(&self, more: f64) -> Self {
-        let points = self.points.iter().map(|&Point { size, miss_ratio }| match size {
-            0 => Point { size, miss_ratio },
-            _ => Point { size, miss_ratio: (miss_ratio + more).clamp(0.0, 1.0) },
-        });
-        Self { unit: self.unit, points: points.collect(), confidence: self.confidence }
+        // A straight line has a bend at the size at which it would leave that range.
+        let bends = [1.0 - more, -more].map(|bound| self.size_for(bound).filter(|_| bound < 1.0));
+        let own = self.points.iter().map(|point| point.size);
+        let mut sizes: Vec<u64> =
+            own.chain([1]).chain(bends.into_iter().flatten()).filter(|&size| size > 0).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let lifted = sizes
+            .into_iter()
+            .map(|size| Point { size, miss_ratio: (self.miss_ratio(size as f64) + more).clamp(0.0, 1.0) });
+        let points = [self.points[0]].into_iter().chain(lifted).collect();
+        Self { unit: self.unit, points, confidence: self.confidence }
     }
 
     /// The smallest size with at most this `miss_ratio`; `None` if there is no such size.
