@@ -117,6 +117,12 @@ impl Interval {
         cause
     }
 
+    /// Chooses the shortest time until the next decision: the load has become another one.
+    pub fn shorten(&mut self) {
+        self.secs = self.tempo.shortest_secs;
+        self.calm_secs = 0.0;
+    }
+
     fn cause(&self, view: &View, decision: &Decision) -> Cause {
         if self.seen.is_empty() || view.pools.iter().any(|pool| !self.seen.contains_key(&pool.name)) {
             return Cause::First;

@@ -155,7 +155,8 @@ struct Last {
 
 impl Last {
     fn of(pool: &PoolStats, seen: &Seen, promised: Option<(u64, f64)>) -> Self {
-        let Seen { counts, backend_per_sec, mean_rate, measured, .. } = *seen;
+        let Seen { counts, backend_per_sec, mean_rate, .. } = *seen;
+        let measured = seen.measured.clone();
         Self { counts, backend_per_sec, mean_rate, measured, slab_bytes: pool.slab_bytes, promised }
     }
 
@@ -295,7 +296,7 @@ impl Controller {
         // What curves take is not there to be granted.
         let memory = to_grant(cache);
         let in_use: u64 = pools.iter().map(|pool| pool.slab_bytes).sum();
-        let (mut view, mut unmet) = look::view(&seen, memory, secs, (&self.policy.rails, self.aim));
+        let (mut view, mut unmet) = look::view(&seen, memory, secs, (&self.policy.rails, self.aim.is_some()));
         if self.aim == Some(Aim::Throughput) {
             let backends: Vec<f64> = seen.iter().map(|seen| seen.backend_per_sec).collect();
             view.add_backends(&backends);
@@ -313,8 +314,12 @@ impl Controller {
         let unmet_by = |unmet: &Unmet| format!("{}: {}", view.pools[unmet.pool].name, unmet.reason);
         unmet.extend(decision.unmet.iter().map(unmet_by));
         let told = self.tell(&pools, &seen, &decision, is_decided || is_fitted);
+        let is_surprised = forget(cache, &told, &mut seen)?;
         if self.last_nanos.is_none() || secs > 0.0 {
             self.interval.after(&view, &decision);
+            if is_surprised {
+                self.interval.shorten();
+            }
             self.last_nanos = Some(now);
             self.keep(&pools, &seen, &told, is_decided);
         }
@@ -396,6 +401,29 @@ impl Controller {
         });
         self.last = last.collect();
     }
+}
+
+/// The halvings of what a curve was learnt from, if the load has become another one.
+const SURPRISED_HALVINGS: u32 = 3;
+
+/// Has curves forget most of what they were learnt from if their pools miss clearly more or less
+/// than was predicted. Returns whether there is such a pool.
+fn forget(cache: &Cache, told: &[PoolRound], seen: &mut [Seen]) -> Result<bool, Error> {
+    let mut is_surprised = false;
+    for (pool, seen) in told.iter().zip(seen) {
+        if let Some((predicted, missed)) = pool.predicted.zip(pool.missed)
+            && seen.measured.is_surprised(predicted, missed, seen.reads)
+        {
+            is_surprised = true;
+            // One that is gone meanwhile has no curve.
+            cache.age_curve(pool.id, SURPRISED_HALVINGS).or_else(absent)?;
+        }
+    }
+    Ok(is_surprised)
+}
+
+fn absent(error: Error) -> Result<(), Error> {
+    if error.kind() == ErrorKind::NoSuchPool { Ok(()) } else { Err(error) }
 }
 
 /// Checks that there is a policy of this name.

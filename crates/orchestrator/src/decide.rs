@@ -113,7 +113,6 @@ pub(crate) fn decide(
     let memory_bytes = without_growth(memory.saturating_sub(overhead));
     let mut view = View { memory: memory_bytes, ..View::default() };
     let (goes_by_curves, is_for_throughput) = (aim.is_some(), aim == Some(Aim::Throughput));
-    let goes_by_level = aim.is_some_and(|aim| aim != Aim::Misses);
     let (mut known, mut backends, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     policy.rails.instances.clear();
     for (i, member) in members.values().filter(here).enumerate() {
@@ -123,7 +122,7 @@ pub(crate) fn decide(
             policy.rails.instances.push((place, most));
         }
         for pool in member.pools.values() {
-            view.pools.push(pool.seen(place, goes_by_level));
+            view.pools.push(pool.seen(place));
             known.push(pool.is_known());
             backends.push(pool.backend_per_sec());
             costs.push((pool.misses_per_sec, pool.miss_cost_secs()));
@@ -207,7 +206,7 @@ impl PoolState {
             promised_per_sec: seen.min_request_rate,
             miss_cost_secs: self.miss_cost_secs(),
             missed_since: None,
-            curve: self.curve.clone().filter(|_| self.is_known()),
+            curve: self.known_curve().cloned(),
         }
     }
 }

@@ -85,8 +85,11 @@ pub(crate) struct PoolState {
     pub(crate) reads_per_sec: f64,
     /// Their mean over the last minutes, once a rate is known.
     mean_rate: Option<f64>,
-    /// Its reads and misses lately.
+    /// Its reads and misses lately, and the bytes that it used at the report before.
     measured: Measured,
+    used_before: u64,
+    /// The curve, corrected by these.
+    corrected: Option<Arc<MissRatioCurve>>,
     /// Misses per second, smoothed.
     pub(crate) misses_per_sec: f64,
     /// The miss ratio between the last two reports, if there were reads enough.
@@ -114,6 +117,8 @@ impl PoolState {
             reads_per_sec: 0.0,
             mean_rate: None,
             measured: Measured::default(),
+            used_before: 0,
+            corrected: None,
             misses_per_sec: 0.0,
             missed: None,
             granted: None,
@@ -165,20 +170,21 @@ impl PoolState {
     /// The miss ratio with these bytes: as measured with what it uses, and changed as its curve
     /// changes between that and these. `None`: its curve is not known.
     pub(crate) fn would_miss(&self, bytes: u64) -> Option<f64> {
-        let curve = self.curve.as_ref().filter(|_| self.is_known())?;
+        let curve = self.known_curve()?;
         let at = |bytes: u64| curve.miss_ratio(bytes as f64);
         let missed = self.missed.unwrap_or_else(|| at(self.used()));
         Some((missed + at(bytes) - at(self.used())).clamp(0.0, 1.0))
     }
 
-    /// The pool as a policy sees it; one that goes by more than the differences of miss ratios has
-    /// the curve at the level of what was missed.
-    pub(crate) fn seen(&self, place: Place, goes_by_level: bool) -> Pool {
-        let curve = match &self.curve {
-            Some(curve) if self.is_known() && goes_by_level => Arc::new(self.measured.level(curve)),
-            Some(curve) if self.is_known() => Arc::clone(curve),
-            _ => Arc::new(MissRatioCurve::uniform(Unit::Bytes, 1)),
-        };
+    /// The curve, as corrected by what was measured. `None`: it is not known.
+    pub(crate) fn known_curve(&self) -> Option<&Arc<MissRatioCurve>> {
+        self.corrected.as_ref().or(self.curve.as_ref()).filter(|_| self.is_known())
+    }
+
+    /// The pool as a policy sees it.
+    pub(crate) fn seen(&self, place: Place) -> Pool {
+        let unknown = || Arc::new(MissRatioCurve::uniform(Unit::Bytes, 1));
+        let curve = self.known_curve().cloned().unwrap_or_else(unknown);
         let mut pool = Pool::new(Arc::clone(&self.name), curve, self.granted.unwrap_or_else(|| self.used()));
         pool.place = place;
         pool.used = self.used();
@@ -210,10 +216,13 @@ impl PoolState {
         let reads = self.report.reads.saturating_sub(self.before.0);
         let misses = self.report.misses.saturating_sub(self.before.1).min(reads);
         self.before = (self.report.reads, self.report.misses);
+        let used = self.used();
+        let used_before = std::mem::replace(&mut self.used_before, used);
         self.missed = (reads >= LEAST_READS).then(|| misses as f64 / reads as f64);
         if secs > 0.0 {
             self.reads_per_sec = reads as f64 / secs;
-            self.measured = self.measured.after(secs, (reads, misses), self.used());
+            self.measured = self.measured.after(secs, (reads, misses), (used_before, used));
+            self.corrected = self.curve.as_ref().map(|curve| Arc::new(self.measured.correct(curve)));
             let former = self.mean_rate.unwrap_or(self.reads_per_sec);
             self.mean_rate = Some(demand::mean_rate(former, self.reads_per_sec, secs));
             let now = misses as f64 / secs;

@@ -42,24 +42,6 @@ impl MissRatioCurve {
         Self { unit: self.unit, points, confidence: self.confidence }
     }
 
-    /// The curve with miss ratios higher by `more` at all sizes but 0, or lower if that is
-    /// negative, within 0 and 1.
-    #[must_use]
-    pub fn lifted(&self, more: f64) -> Self {
-        // A straight line has a bend at the size at which it would leave that range.
-        let bends = [1.0 - more, -more].map(|bound| self.size_for(bound).filter(|_| bound < 1.0));
-        let own = self.points.iter().map(|point| point.size);
-        let mut sizes: Vec<u64> =
-            own.chain([1]).chain(bends.into_iter().flatten()).filter(|&size| size > 0).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        let lifted = sizes
-            .into_iter()
-            .map(|size| Point { size, miss_ratio: (self.miss_ratio(size as f64) + more).clamp(0.0, 1.0) });
-        let points = [self.points[0]].into_iter().chain(lifted).collect();
-        Self { unit: self.unit, points, confidence: self.confidence }
-    }
-
     /// The smallest size with at most this `miss_ratio`; `None` if there is no such size.
     pub fn size_for(&self, miss_ratio: f64) -> Option<u64> {
         let after = self.points.partition_point(|point| point.miss_ratio > miss_ratio);

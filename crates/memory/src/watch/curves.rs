@@ -316,6 +316,14 @@ impl Learner {
         miniatures.follow(chunk_bytes, chunks);
     }
 
+    /// Has what was learnt so far count half.
+    fn age(&mut self) {
+        self.shards.age();
+        if let Some((_, miniatures)) = &mut self.miniatures {
+            miniatures.age();
+        }
+    }
+
     /// Tells the estimator how many reads there were besides those that it was handed, and ages it
     /// when its time has come.
     /// Returns how often it was aged.
@@ -331,12 +339,7 @@ impl Learner {
         self.passed += more;
         let half_life_secs = self.config.half_life.as_secs().try_into().unwrap_or(u32::MAX);
         let halvings = now_secs.saturating_sub(self.aged_at_secs) / half_life_secs;
-        for _ in 0..halvings.min(32) {
-            self.shards.age();
-            if let Some((_, miniatures)) = &mut self.miniatures {
-                miniatures.age();
-            }
-        }
+        (0..halvings.min(32)).for_each(|_| self.age());
         self.aged_at_secs =
             if halvings > 32 { now_secs } else { self.aged_at_secs + halvings * half_life_secs };
         halvings.min(32)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allocate::guard::{Aim, Rails};
+use allocate::guard::Rails;
 use allocate::measured::Measured;
 use allocate::{Grant, Outcome, Pool, View, demand, partition};
 use curve::{MissRatioCurve, Unit};
@@ -45,7 +45,8 @@ pub(super) struct Seen {
     pub(super) miss_cost: Option<Duration>,
     /// The miss ratio, if there were reads enough and the misses are known.
     pub(super) missed: Option<f64>,
-    reads: u64,
+    /// Reads since the last round.
+    pub(super) reads: u64,
     /// True if there is a curve, though it may not be learnt from reads enough yet.
     is_learnt: bool,
     /// True if the curve was learnt from reads enough.
@@ -135,9 +136,10 @@ impl Controller {
         let last = self.last.get(&pool.id);
         let (reads, misses) = last.map_or((0, 0), |last| counts.since(last.counts));
         let missed = (pool.has_own_keys && reads >= LEAST_READS).then(|| misses as f64 / reads as f64);
+        let measured = self.measured(pool, secs, (reads, misses));
         let curve = match &learnt {
             Some(learnt) if is_known => {
-                let learnt = in_slabs(learnt, pool.slab_bytes);
+                let learnt = measured.correct(&in_slabs(learnt, pool.slab_bytes));
                 // A pool whose queues are split is on no cliff.
                 let is_split = pool.split.is_some_and(|split| split.split.keys > 0.0);
                 if is_split { learnt.hull() } else { learnt }
@@ -157,9 +159,6 @@ impl Controller {
         });
         seen.request_rate = reads_per_sec.max(mean_rate.unwrap_or(0.0));
         seen.min_request_rate = self.promises.get(&pool.name).copied().unwrap_or(0.0);
-        let slabs = u64::midpoint(last.map_or(pool.slab_bytes, |last| last.slab_bytes), pool.slab_bytes);
-        let of_own = if pool.has_own_keys { (reads, misses) } else { (0, 0) };
-        let measured = last.map(|last| last.measured).unwrap_or_default().after(secs, of_own, slabs);
         let backend_per_sec = self.backends.get(&pool.name).copied().unwrap_or_else(|| {
             let now = if secs > 0.0 { misses as f64 / secs } else { 0.0 };
             let before = last.map_or(now, |last| last.backend_per_sec);
@@ -184,6 +183,16 @@ impl Controller {
             is_known,
             samples: learnt.as_ref().map_or(0, |learnt| learnt.samples),
         })
+    }
+}
+
+impl Controller {
+    /// What a pool read and missed lately, with these since the last round.
+    fn measured(&self, pool: &PoolStats, secs: f64, counts: (u64, u64)) -> Measured {
+        let Some(last) = self.last.get(&pool.id).filter(|_| pool.has_own_keys) else {
+            return Measured::default();
+        };
+        last.measured.after(secs, counts, (last.slab_bytes, pool.slab_bytes))
     }
 }
 
@@ -228,13 +237,12 @@ pub(super) fn weigh_by_cost(seen: &mut [Seen]) {
 }
 
 /// The input of the policy, and what cannot be had, in words. If the policy goes by curves, pools
-/// whose curve is not known, or not known yet, have their shares by weight; if it goes by more than
-/// the differences of miss ratios, curves have the level of what was missed.
+/// whose curve is not known, or not known yet, have their shares by weight.
 pub(super) fn view(
     seen: &[Seen],
     memory: u64,
     secs: f64,
-    (rails, aim): (&Rails, Option<Aim>),
+    (rails, goes_by_curves): (&Rails, bool),
 ) -> (View, Vec<String>) {
     let mut view = View {
         memory,
@@ -242,11 +250,6 @@ pub(super) fn view(
         interval_secs: if secs > 0.0 { secs } else { 1.0 },
         ..View::default()
     };
-    if aim.is_some_and(|aim| aim != Aim::Misses) {
-        for (pool, seen) in view.pools.iter_mut().zip(seen).filter(|(_, seen)| seen.is_known) {
-            pool.curve = Arc::new(seen.measured.level(&pool.curve));
-        }
-    }
     let mut unmet = Vec::new();
     let floors: u64 = view.pools.iter().map(|pool| pool.floor).fold(0, u64::saturating_add);
     if floors > memory {
@@ -259,7 +262,7 @@ pub(super) fn view(
             ByteSize::new(memory)
         ));
     }
-    if aim.is_some() {
+    if goes_by_curves {
         unmet.extend(pin_unknown(&mut view, seen));
     }
     let sizes = rails.present(&view);

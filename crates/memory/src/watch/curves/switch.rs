@@ -128,6 +128,19 @@ impl Cache {
             miss_cost: curves.costs.lock().as_ref().and_then(|costs| costs.cost()),
         }))
     }
+
+    /// Has what a pool's curve was learnt from so far count half, this many times: its load has
+    /// become another one. Does nothing if the curve is not learnt.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchPool`].
+    pub fn age_curve(&self, pool: PoolId, times: u32) -> Result<(), Error> {
+        let found = self.core().pool(pool)?;
+        if let Some(learner) = &mut *found.curves.learner.lock() {
+            (0..times).for_each(|_| learner.age());
+        }
+        Ok(())
+    }
 }
 
 impl Core {
