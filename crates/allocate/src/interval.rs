@@ -54,6 +54,11 @@ impl Default for Tempo {
     }
 }
 
+/// The time for which intervals stay short once the load has become another one, in seconds; and
+/// the number of shortest ones that such an interval lasts at most.
+const ALERT_SECS: f64 = 120.0;
+const ALERT_INTERVALS: f64 = 3.0;
+
 /// The reason for the length of the interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -76,6 +81,8 @@ pub struct Interval {
     calm_secs: f64,
     /// The time without change before the last change, in seconds.
     last_calm_secs: f64,
+    /// The time for which intervals stay short, in seconds.
+    alert_secs: f64,
     /// The curve and request rate of each pool at the last decision, by name.
     seen: HashMap<Arc<str>, (Arc<MissRatioCurve>, f64)>,
 }
@@ -83,7 +90,14 @@ pub struct Interval {
 impl Interval {
     /// Starts with the shortest interval.
     pub fn new(tempo: Tempo) -> Self {
-        Self { tempo, secs: tempo.shortest_secs, calm_secs: 0.0, last_calm_secs: 0.0, seen: HashMap::new() }
+        Self {
+            tempo,
+            secs: tempo.shortest_secs,
+            calm_secs: 0.0,
+            last_calm_secs: 0.0,
+            alert_secs: 0.0,
+            seen: HashMap::new(),
+        }
     }
 
     /// Seconds until the next decision, as last chosen.
@@ -105,9 +119,12 @@ impl Interval {
         } else {
             self.calm_secs += self.secs;
         }
+        let is_alert = self.alert_secs > 0.0;
+        self.alert_secs -= self.secs;
+        let longest = if is_alert { ALERT_INTERVALS * self.tempo.shortest_secs } else { f64::INFINITY };
         self.secs = match cause {
             Cause::First | Cause::Change | Cause::Unfinished => self.tempo.shortest_secs,
-            Cause::Quiet => (self.secs * self.tempo.growth).min(self.tempo.longest_secs),
+            Cause::Quiet => (self.secs * self.tempo.growth).min(self.tempo.longest_secs.min(longest)),
         };
         self.seen = view
             .pools
@@ -117,10 +134,11 @@ impl Interval {
         cause
     }
 
-    /// Chooses the shortest time until the next decision: the load has become another one.
+    /// Chooses the shortest time until the next decision, and short ones for two minutes, as the
+    /// load has become another one: until curves have learnt it, their doubt hides the change.
     pub fn shorten(&mut self) {
         self.secs = self.tempo.shortest_secs;
-        self.calm_secs = 0.0;
+        (self.calm_secs, self.alert_secs) = (0.0, ALERT_SECS);
     }
 
     fn cause(&self, view: &View, decision: &Decision) -> Cause {

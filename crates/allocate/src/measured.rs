@@ -20,11 +20,15 @@ const FORMER_HALF_LIFE_SECS: f64 = 900.0;
 const READS_FOR_HALF: f64 = 2_000.0;
 /// A pool has one size if it changes by at most one byte in this many.
 const STEADY_PART: u64 = 16;
-/// The difference from a prediction that is a surprise, beyond this many times what chance explains;
-/// and the time after one in which there is no other.
-const SURPRISE: f64 = 0.05;
+/// The difference from a prediction that is a surprise, beyond this many times what chance
+/// explains; and the time after one in which there is no other.
+const SURPRISE: f64 = 0.03;
 const SURPRISE_BY_CHANCE: f64 = 6.0;
 const SETTLED_SECS: f64 = 60.0;
+/// The weight of a new prediction in the mean of how far they were off, and the time in which half
+/// of that mean is forgotten, in seconds.
+const NEW_PART: f64 = 0.25;
+const OFF_HALF_LIFE_SECS: f64 = 120.0;
 /// The most sizes that are kept.
 const MOST_SIZES: usize = 16;
 
@@ -70,6 +74,8 @@ pub struct Measured {
     sizes: Vec<AtSize>,
     /// The time since the load was found to have become another one.
     settled_secs: f64,
+    /// The mean distance of what was missed from what had been predicted.
+    off: f64,
 }
 
 fn power(memory: f64) -> i32 {
@@ -84,7 +90,7 @@ impl Measured {
         let memory = u64::midpoint(from, to);
         // What is missed while memory fills says nothing of a size.
         let is_steady = from.abs_diff(to) <= to / STEADY_PART;
-        let lately = self.lately.after(secs, counts, memory);
+        let lately = if is_steady { self.lately.after(secs, counts, memory) } else { self.lately };
         let mut sizes = self.sizes.clone();
         sizes.iter_mut().for_each(|size| size.age_secs += secs);
         if counts.0 > 0 && is_steady {
@@ -103,21 +109,31 @@ impl Measured {
             size.counts = size.counts.after(size.age_secs, counts, memory);
             size.age_secs = 0.0;
         }
-        Self { lately, sizes, settled_secs: self.settled_secs + secs }
+        // In doubt for good, nothing would be tried any more.
+        let off = self.off * (-secs / OFF_HALF_LIFE_SECS).exp2();
+        Self { lately, sizes, settled_secs: self.settled_secs + secs, off }
     }
 
-    /// Returns whether so much more or less was missed than predicted that the load must have become
-    /// another one, and then forgets what was measured with other memory. After that, nothing is a
-    /// surprise for a minute.
-    pub fn is_surprised(&mut self, predicted: f64, missed: f64, reads: u64) -> bool {
+    /// Compares what was predicted with what came. Returns whether the two differ by what only a
+    /// change of the load explains, and then forgets what was measured with other memory.
+    /// After that, nothing is a surprise for a minute.
+    pub fn compare(&mut self, predicted: f64, missed: f64, reads: u64) -> bool {
         let chance = (missed * (1.0 - missed) / reads.max(1) as f64).sqrt();
         let is_off = (missed - predicted).abs() > SURPRISE + SURPRISE_BY_CHANCE * chance;
         let is_surprised = is_off && self.settled_secs >= SETTLED_SECS;
         if is_surprised {
             self.sizes.clear();
             self.settled_secs = 0.0;
+        } else {
+            let distance = (missed - predicted).abs().min(SURPRISE);
+            self.off += NEW_PART * (distance - self.off);
         }
         is_surprised
+    }
+
+    /// The mean distance of what was missed from what had been predicted, in misses per read.
+    pub fn off(&self) -> f64 {
+        self.off
     }
 
     /// The curve through what was measured; as it is if nothing was read.
@@ -228,8 +244,8 @@ mod tests {
         let gained = corrected.miss_ratio(f64::from(1 << 19)) - corrected.miss_ratio(f64::from(1 << 20));
         assert!((0.03..0.045).contains(&gained), "{gained}");
         let mut forgotten = measured;
-        assert!(!forgotten.is_surprised(0.65, 0.69, 10_000) && !forgotten.is_surprised(0.6, 0.7, 100));
-        assert!(forgotten.is_surprised(0.65, 0.75, 10_000) && !forgotten.is_surprised(0.65, 0.75, 10_000));
+        assert!(!forgotten.compare(0.65, 0.67, 10_000) && !forgotten.compare(0.6, 0.7, 100));
+        assert!(forgotten.compare(0.65, 0.75, 10_000) && !forgotten.compare(0.65, 0.75, 10_000));
         let corrected = forgotten.correct(&curve);
         let gained = corrected.miss_ratio(f64::from(1 << 19)) - corrected.miss_ratio(f64::from(1 << 20));
         assert!((gained - 0.03).abs() < 1e-6, "{gained}");

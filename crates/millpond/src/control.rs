@@ -304,7 +304,7 @@ impl Controller {
         let is_short = !pools.is_empty() && in_use >= memory - memory / FREE_PART;
         // Rates are not known before the second round, nor at the same moment.
         let is_decided = secs > 0.0 && is_short;
-        let decision = if is_decided { self.decide(&view) } else { Decision::stay(&view) };
+        let decision = if is_decided { self.decide(&view, &seen) } else { Decision::stay(&view) };
         // There is less memory now than was granted, or more is needed beside slabs.
         let granted: u64 = pools.iter().filter_map(|pool| pool.granted_bytes).sum();
         let is_fitted = !is_decided && granted > memory;
@@ -344,10 +344,11 @@ impl Controller {
     }
 
     /// The decision of the policy, within bounds and totals whatever the policy.
-    fn decide(&mut self, view: &View) -> Decision {
+    fn decide(&mut self, view: &View, seen: &[Seen]) -> Decision {
         let decision = self.policy.decide(view);
         if guard::possible(view, &decision.grants) {
-            return decision;
+            let is_doubtful = self.aim == Some(Aim::Misses) && is_doubtful(view, seen, &decision.grants);
+            return if is_doubtful { Decision::stay(view) } else { decision };
         }
         // Of a policy that shows what becomes of pools without bounds.
         let wanted: Vec<f64> = decision.grants.iter().map(|grant| grant.memory as f64).collect();
@@ -403,6 +404,18 @@ impl Controller {
     }
 }
 
+/// Returns whether these grants save no more misses than predictions for the pools that change have
+/// been off by lately, and the present ones keep all bounds.
+fn is_doubtful(view: &View, seen: &[Seen], grants: &[Grant]) -> bool {
+    let present: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
+    let changes = view.pools.iter().zip(seen).zip(grants);
+    let changes = changes.filter(|((pool, _), grant)| pool.size.abs_diff(grant.memory) >= LEAST_TOLD);
+    let doubt: f64 =
+        changes.map(|((pool, seen), _)| pool.weight * pool.request_rate * seen.measured.off()).sum();
+    let saved = Aim::Misses.of(view, grants) - Aim::Misses.of(view, &present);
+    saved <= doubt && guard::possible(view, &present)
+}
+
 /// The halvings of what a curve was learnt from, if the load has become another one.
 const SURPRISED_HALVINGS: u32 = 3;
 
@@ -412,7 +425,7 @@ fn forget(cache: &Cache, told: &[PoolRound], seen: &mut [Seen]) -> Result<bool, 
     let mut is_surprised = false;
     for (pool, seen) in told.iter().zip(seen) {
         if let Some((predicted, missed)) = pool.predicted.zip(pool.missed)
-            && seen.measured.is_surprised(predicted, missed, seen.reads)
+            && seen.measured.compare(predicted, missed, seen.reads)
         {
             is_surprised = true;
             // One that is gone meanwhile has no curve.

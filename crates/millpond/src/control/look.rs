@@ -187,7 +187,7 @@ impl Controller {
 }
 
 impl Controller {
-    /// What a pool read and missed lately, with these since the last round.
+    /// The reads and misses of a pool lately, with these since the last round.
     fn measured(&self, pool: &PoolStats, secs: f64, counts: (u64, u64)) -> Measured {
         let Some(last) = self.last.get(&pool.id).filter(|_| pool.has_own_keys) else {
             return Measured::default();
