@@ -141,6 +141,11 @@ impl Interval {
         (self.calm_secs, self.alert_secs) = (0.0, ALERT_SECS);
     }
 
+    /// Chooses the shortest time until the next decision.
+    pub fn hasten(&mut self) {
+        self.secs = self.tempo.shortest_secs;
+    }
+
     fn cause(&self, view: &View, decision: &Decision) -> Cause {
         if self.seen.is_empty() || view.pools.iter().any(|pool| !self.seen.contains_key(&pool.name)) {
             return Cause::First;

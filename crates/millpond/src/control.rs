@@ -138,6 +138,28 @@ pub struct Controller {
     /// The pools at the last round.
     last: HashMap<PoolId, Last>,
     last_nanos: Option<u64>,
+    /// True once what pools miss with the memory that they have was measured.
+    pace: Pace,
+}
+
+/// The time since memory moved, and of that the time for which pools had about one size, in seconds.
+#[derive(Clone, Copy, Default)]
+struct Pace {
+    since_secs: f64,
+    steady_secs: f64,
+}
+
+impl Pace {
+    /// Returns whether what pools miss with the memory that they have now could be measured, or it
+    /// was waited for that for long enough: a pool may have no use for what it was granted.
+    fn has_settled(self) -> bool {
+        self.steady_secs >= SETTLED_SECS || self.since_secs >= MOST_UNSETTLED_SECS
+    }
+
+    fn after(self, secs: f64, is_steady: bool) -> Self {
+        let steady_secs = if is_steady { self.steady_secs + secs } else { 0.0 };
+        Self { since_secs: self.since_secs + secs, steady_secs }
+    }
 }
 
 /// A pool at the last round.
@@ -280,6 +302,7 @@ impl Controller {
             curves: config.curves,
             last: HashMap::new(),
             last_nanos: None,
+            pace: Pace::default(),
         })
     }
 
@@ -303,7 +326,10 @@ impl Controller {
         }
         let is_short = !pools.is_empty() && in_use >= memory - memory / FREE_PART;
         // Rates are not known before the second round, nor at the same moment.
-        let is_decided = secs > 0.0 && is_short;
+        self.pace = self.pace.after(secs, self.is_steady(&pools));
+        let is_paced =
+            self.period.is_some() || self.pace.has_settled() || !guard::possible(&view, &present(&view));
+        let is_decided = secs > 0.0 && is_short && is_paced;
         let decision = if is_decided { self.decide(&view, &seen) } else { Decision::stay(&view) };
         // There is less memory now than was granted, or more is needed beside slabs.
         let granted: u64 = pools.iter().filter_map(|pool| pool.granted_bytes).sum();
@@ -315,10 +341,16 @@ impl Controller {
         unmet.extend(decision.unmet.iter().map(unmet_by));
         let told = self.tell(&pools, &seen, &decision, is_decided || is_fitted);
         let is_surprised = forget(cache, &told, &mut seen)?;
+        if decision.moved_bytes() >= LEAST_TOLD {
+            self.pace = Pace::default();
+        }
         if self.last_nanos.is_none() || secs > 0.0 {
             self.interval.after(&view, &decision);
             if is_surprised {
                 self.interval.shorten();
+            }
+            if !self.pace.has_settled() {
+                self.interval.hasten();
             }
             self.last_nanos = Some(now);
             self.keep(&pools, &seen, &told, is_decided);
@@ -341,6 +373,14 @@ impl Controller {
         let pools: Vec<PoolStats> = cache.stats().pools.into_iter().filter(|pool| !pool.is_leaving).collect();
         let seen = self.look(cache, &pools, secs)?;
         Ok(Glance { now, secs, pools, seen })
+    }
+
+    /// Returns whether all pools have about the size that they had at the last round.
+    fn is_steady(&self, pools: &[PoolStats]) -> bool {
+        pools.iter().all(|pool| {
+            let last = self.last.get(&pool.id);
+            last.is_some_and(|last| last.slab_bytes.abs_diff(pool.slab_bytes) <= pool.slab_bytes / NEAR_PART)
+        })
     }
 
     /// The decision of the policy, within bounds and totals whatever the policy.
@@ -407,7 +447,7 @@ impl Controller {
 /// Returns whether these grants save no more misses than predictions for the pools that change have
 /// been off by lately, and the present ones keep all bounds.
 fn is_doubtful(view: &View, seen: &[Seen], grants: &[Grant]) -> bool {
-    let present: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
+    let present = present(view);
     let changes = view.pools.iter().zip(seen).zip(grants);
     let changes = changes.filter(|((pool, _), grant)| pool.size.abs_diff(grant.memory) >= LEAST_TOLD);
     let doubt: f64 =
@@ -416,6 +456,14 @@ fn is_doubtful(view: &View, seen: &[Seen], grants: &[Grant]) -> bool {
     saved <= doubt && guard::possible(view, &present)
 }
 
+fn present(view: &View) -> Vec<Grant> {
+    view.pools.iter().map(Grant::present).collect()
+}
+
+/// The time with one size after which what a pool misses with that is known, and the longest one
+/// that is waited for it, in seconds.
+const SETTLED_SECS: f64 = 4.0;
+const MOST_UNSETTLED_SECS: f64 = 10.0;
 /// The halvings of what a curve was learnt from, if the load has become another one.
 const SURPRISED_HALVINGS: u32 = 3;
 
