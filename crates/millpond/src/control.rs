@@ -138,11 +138,12 @@ pub struct Controller {
     /// The pools at the last round.
     last: HashMap<PoolId, Last>,
     last_nanos: Option<u64>,
-    /// True once what pools miss with the memory that they have was measured.
+    /// The progress of measuring what pools miss with the memory that they have.
     pace: Pace,
 }
 
-/// The time since memory moved, and of that the time for which pools had about one size, in seconds.
+/// The time since memory moved, and of that the time for which pools had about one size, in
+/// seconds.
 #[derive(Clone, Copy, Default)]
 struct Pace {
     since_secs: f64,
