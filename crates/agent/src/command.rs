@@ -191,7 +191,7 @@ pub fn report(look: &Look, before: Option<&Look>) -> String {
     shown
 }
 
-/// How far the curve of a pool can be trusted.
+/// The bound on the error of a pool's curve, in words.
 fn confidence(curve: Option<&Curve>) -> String {
     match curve {
         Some(curve) if curve.samples > 0.0 && curve.error > 0.0 => format!(

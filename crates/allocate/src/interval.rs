@@ -137,7 +137,7 @@ impl Interval {
     /// Chooses the shortest time until the next decision, and short ones for two minutes, as the
     /// load has become another one: until curves have learnt it, their doubt hides the change.
     pub fn shorten(&mut self) {
-        self.secs = self.tempo.shortest_secs;
+        self.hasten();
         (self.calm_secs, self.alert_secs) = (0.0, ALERT_SECS);
     }
 

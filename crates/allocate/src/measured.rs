@@ -78,6 +78,11 @@ pub struct Measured {
     off: f64,
 }
 
+/// Returns whether a pool that had this much memory and then that has about one size.
+pub fn is_steady(from: u64, to: u64) -> bool {
+    from.abs_diff(to) <= to / STEADY_PART
+}
+
 fn power(memory: f64) -> i32 {
     (4.0 * memory.max(1.0).log2()).round() as i32
 }
@@ -89,7 +94,7 @@ impl Measured {
     pub fn after(&self, secs: f64, counts: (u64, u64), (from, to): (u64, u64)) -> Self {
         let memory = u64::midpoint(from, to);
         // What is missed while memory fills says nothing of a size.
-        let is_steady = from.abs_diff(to) <= to / STEADY_PART;
+        let is_steady = is_steady(from, to);
         let lately = if is_steady { self.lately.after(secs, counts, memory) } else { self.lately };
         let mut sizes = self.sizes.clone();
         sizes.iter_mut().for_each(|size| size.age_secs += secs);

@@ -35,7 +35,7 @@ use allocate::decision::LEAST_TOLD;
 pub use allocate::guard::Rails;
 use allocate::guard::{self, Aim, Guarded};
 use allocate::interval::{Interval, Tempo};
-use allocate::measured::Measured;
+use allocate::measured::{Measured, is_steady};
 use allocate::registry::{self, Registered};
 use allocate::{Decision, Grant, Policy, Unmet, View, partition};
 use curve::MissRatioCurve;
@@ -380,7 +380,7 @@ impl Controller {
     fn is_steady(&self, pools: &[PoolStats]) -> bool {
         pools.iter().all(|pool| {
             let last = self.last.get(&pool.id);
-            last.is_some_and(|last| last.slab_bytes.abs_diff(pool.slab_bytes) <= pool.slab_bytes / NEAR_PART)
+            last.is_some_and(|last| is_steady(last.slab_bytes, pool.slab_bytes))
         })
     }
 
@@ -484,8 +484,9 @@ fn forget(cache: &Cache, told: &[PoolRound], seen: &mut [Seen]) -> Result<bool, 
     Ok(is_surprised)
 }
 
-fn absent(error: Error) -> Result<(), Error> {
-    if error.kind() == ErrorKind::NoSuchPool { Ok(()) } else { Err(error) }
+/// Nothing, if the error is that a pool is gone.
+fn absent<T: Default>(error: Error) -> Result<T, Error> {
+    if error.kind() == ErrorKind::NoSuchPool { Ok(T::default()) } else { Err(error) }
 }
 
 /// Checks that there is a policy of this name.

@@ -10,7 +10,7 @@ use curve::{MissRatioCurve, Unit};
 use memory::watch::{CurveConfig, PoolCurve};
 use memory::{ByteSize, Cache, Error, ErrorKind, PoolId, PoolStats};
 
-use super::Controller;
+use super::{Controller, absent};
 
 /// Reads since the last round below which a pool's miss ratio is not told.
 const LEAST_READS: u64 = 100;
@@ -184,9 +184,7 @@ impl Controller {
             samples: learnt.as_ref().map_or(0, |learnt| learnt.samples),
         })
     }
-}
 
-impl Controller {
     /// The reads and misses of a pool lately, with these since the last round.
     fn measured(&self, pool: &PoolStats, secs: f64, counts: (u64, u64)) -> Measured {
         let Some(last) = self.last.get(&pool.id).filter(|_| pool.has_own_keys) else {
@@ -203,7 +201,6 @@ fn curve(
     pool: PoolId,
     (wanted, room): (Option<(CurveConfig, u64)>, &mut u64),
 ) -> Result<Option<PoolCurve>, Error> {
-    let absent = |error: Error| if error.kind() == ErrorKind::NoSuchPool { Ok(None) } else { Err(error) };
     if let Some(learnt) = cache.curve(pool).or_else(absent)? {
         *room = room.saturating_sub(learnt.bytes as u64);
         return Ok(Some(learnt));
