@@ -44,6 +44,8 @@ pub struct Patient<S> {
     asked_at: Option<Instant>,
     /// The time of the first byte of an answer since the last one of a request.
     answered_at: Option<Instant>,
+    /// True while a byte of an answer waits for the other end to read.
+    is_unread: bool,
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -58,6 +60,7 @@ impl<S> Patient<S> {
             is_heard: false,
             asked_at: None,
             answered_at: None,
+            is_unread: false,
             _place: place,
         }
     }
@@ -98,7 +101,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         let result = Pin::new(&mut self.stream).poll_read(context, buffer);
         self.is_heard |= result.is_ready();
         if result.is_ready() && self.has_turns {
-            self.answered_at = None;
+            // What is sent before an answer is read does not end that.
+            if !self.is_unread {
+                self.answered_at = None;
+            }
             let now = Instant::now();
             let asked_at = *self.asked_at.get_or_insert(now);
             if now > asked_at + LONGEST_REQUEST {
@@ -116,6 +122,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.is_unread = result.is_pending();
         if result.is_ready() && self.has_turns {
             self.asked_at = None;
             let now = Instant::now();
@@ -242,22 +249,35 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_read_a_byte_at_a_time_is_given_up() {
-        let (mut client, server) = tokio::io::duplex(1);
-        let mut server = Patient::new(server, None);
-        client.write_all(b"x").await.expect("room");
-        server.read_u8().await.expect("a request");
-        let reads = async {
-            let mut bytes = 0;
-            while client.read_u8().await.is_ok() {
-                bytes += 1;
-                tokio::time::sleep(Duration::from_secs(3)).await;
-            }
-            bytes
-        };
-        let writes = async move { server.write_all(&[0; 100]).await.map_err(|error| error.kind()) };
-        let (bytes, written) = tokio::join!(reads, writes);
-        assert_eq!(written, Err(io::ErrorKind::TimedOut));
-        assert!((20..=24).contains(&bytes), "{bytes} bytes until a minute has passed");
+        for asks_more in [false, true] {
+            let (client, server) = tokio::io::duplex(1);
+            let (mut answers, mut requests) = tokio::io::split(client);
+            let (mut asked, mut server) = tokio::io::split(Patient::new(server, None));
+            requests.write_all(b"x").await.expect("room");
+            asked.read_u8().await.expect("a request");
+            let reads = async {
+                let mut bytes = 0;
+                while answers.read_u8().await.is_ok() {
+                    bytes += 1;
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    if asks_more {
+                        // The other end may be gone.
+                        let _ = requests.write_u8(b'x').await;
+                    }
+                }
+                bytes
+            };
+            let writes = async move {
+                let requests = async {
+                    while asked.read_u8().await.is_ok() {}
+                    std::future::pending().await
+                };
+                tokio::select! { written = server.write_all(&[0; 100]) => written, more = requests => more }
+            };
+            let (bytes, written) = tokio::join!(reads, writes);
+            assert_eq!(written.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
+            assert!((20..=24).contains(&bytes), "{bytes} bytes until a minute has passed");
+        }
     }
 
     /// The time after which a connection with no further byte fails.
