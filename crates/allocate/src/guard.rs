@@ -4,13 +4,19 @@
 //! bounds, to the hierarchy, and to the amount that may move in one round; a decision that is
 //! hardly better than the present state is dropped. HOLPACA (ICPE 2026, section 3) moves at most 1
 //! % of the memory at a time and keeps three tenths of the previous figure; HARE (FAST 2026,
-//! section 4.3) applies decisions that are at least 5 % better.
+//! section 4.3) applies decisions that are at least 5 % better. If predictions for pools were off
+//! lately ([`Pool::doubt`]), nothing moves between these that saves no more misses than that. A
+//! pool of which that is true does not hold up the others.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::decision::LEAST_TOLD;
 use crate::rank::in_order_of_names;
 use crate::{Decision, Grant, Move, Outcome, Place, Policy, Pool, Unmet, View, fairness, partition};
+
+/// With hysteresis, nothing moves for a smaller part of all requests.
+const LEAST_PART: f64 = 1e-6;
 
 /// The measure of an improvement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +80,18 @@ impl<P: Policy + Clone> Guarded<P> {
     }
 }
 
+impl<P> Guarded<P> {
+    /// The decision to leave everything as it is, with the bounds and promises that this does not
+    /// keep.
+    pub fn stay(&self, view: &View) -> Decision {
+        let (_, mut refused) = self.rails.narrowed(view);
+        let mut decision = Decision::stay(view);
+        refused.extend(unmet(view, &decision));
+        decision.unmet = refused;
+        decision
+    }
+}
+
 impl<P: Policy + Clone> Policy for Guarded<P> {
     fn name(&self) -> &'static str {
         self.policy.name()
@@ -82,14 +100,18 @@ impl<P: Policy + Clone> Policy for Guarded<P> {
     fn decide(&mut self, view: &View) -> Decision {
         in_order_of_names(view, |view| {
             let (seen, mut refused) = self.rails.narrowed(view);
-            let seen = self.smoothed(seen);
-            let mut wanted = self.by_node(&seen);
-            let mut grants = std::mem::take(&mut wanted.grants);
-            self.rails.fit_instances(&seen, &mut grants);
+            let mut seen = self.smoothed(seen);
             let present: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
+            let (mut wanted, mut grants) = self.wanted(&seen);
             let mut part = 1.0;
             if possible(&seen, &present) && self.rails.instances_hold(&seen, &present) {
-                if !self.rails.worthwhile(&seen, &present, &grants) {
+                let mut is_doubtful = is_doubtful(&seen, &present, &grants);
+                if is_doubtful && pin_doubtful(&mut seen, &present, &grants) {
+                    (wanted, grants) = self.wanted(&seen);
+                    is_doubtful = self::is_doubtful(&seen, &present, &grants);
+                }
+                // A step by itself may save nothing: to the end of a plateau it takes several.
+                if is_doubtful || !self.rails.worthwhile(&seen, &present, &grants) {
                     grants = present;
                 } else {
                     part = self.rails.part(&seen, &present, &grants);
@@ -105,6 +127,14 @@ impl<P: Policy + Clone> Policy for Guarded<P> {
 }
 
 impl<P: Policy + Clone> Guarded<P> {
+    /// The decision that the policy wants, and its grants within the bounds of instances.
+    fn wanted(&mut self, view: &View) -> (Decision, Vec<Grant>) {
+        let mut wanted = self.by_node(view);
+        let mut grants = std::mem::take(&mut wanted.grants);
+        self.rails.fit_instances(view, &mut grants);
+        (wanted, grants)
+    }
+
     /// The view with smoothed request rates. A new pool starts with its present rate.
     fn smoothed(&mut self, mut view: View) -> View {
         let weight = self.rails.smoothing;
@@ -291,7 +321,14 @@ impl Rails {
             return true;
         }
         let (now, then) = (self.aim.of(view, present), self.aim.of(view, grants));
-        then > now + self.hysteresis * now.abs()
+        // If nothing is missed, any rounding is a large part of it.
+        let least = match self.aim {
+            Aim::Misses => {
+                LEAST_PART * view.pools.iter().map(|pool| pool.weight * pool.request_rate).sum::<f64>()
+            }
+            Aim::Throughput | Aim::Fairness => 0.0,
+        };
+        then > now + (self.hysteresis * now.abs()).max(least)
     }
 
     /// The part of the way from the present grants to the wanted ones that one round may cover.
@@ -333,6 +370,29 @@ impl Aim {
             Self::Fairness => fairness::least_normalised(view, grants),
         }
     }
+}
+
+/// Returns whether grants save no more misses than predictions for the pools that change were off
+/// lately.
+fn is_doubtful(view: &View, present: &[Grant], grants: &[Grant]) -> bool {
+    let changes = view.pools.iter().zip(present).zip(grants);
+    let changes = changes.filter(|((_, before), after)| before.memory.abs_diff(after.memory) >= LEAST_TOLD);
+    let doubt: f64 = changes.map(|((pool, _), _)| pool.weight * pool.request_rate * pool.doubt).sum();
+    doubt > 0.0 && Aim::Misses.of(view, grants) - Aim::Misses.of(view, present) <= doubt
+}
+
+/// Has pools keep what they have whose misses would change by less than predictions for them were
+/// off, so that they do not hold up the others. Returns whether there are such pools.
+fn pin_doubtful(view: &mut View, present: &[Grant], grants: &[Grant]) -> bool {
+    let mut pinned = false;
+    for ((pool, before), after) in view.pools.iter_mut().zip(present).zip(grants) {
+        let miss_ratio = |grant| Outcome::of(pool, grant).miss_ratio;
+        if before.memory != after.memory && (miss_ratio(after) - miss_ratio(before)).abs() < pool.doubt {
+            (pool.floor, pool.ceiling) = (before.memory, before.memory);
+            pinned = true;
+        }
+    }
+    pinned
 }
 
 /// Goes `part` of the way from `present` to `grants`. Rounds gains down and losses up, so that sums

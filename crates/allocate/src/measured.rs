@@ -8,6 +8,8 @@
 //! each counts less as time goes by. Between these sizes the curve has its shape, and goes through
 //! what was measured.
 
+use std::borrow::Cow;
+
 use curve::{MissRatioCurve, Point};
 
 /// The time in which half of what was measured with the present memory is forgotten, in seconds:
@@ -20,15 +22,27 @@ const FORMER_HALF_LIFE_SECS: f64 = 900.0;
 const READS_FOR_HALF: f64 = 2_000.0;
 /// A pool has one size if it changes by at most one byte in this many.
 const STEADY_PART: u64 = 16;
+/// And the same size by one in this many.
+const SAME_PART: u64 = 256;
 /// The difference from a prediction that is a surprise, beyond this many times what chance
 /// explains; and the time after one in which there is no other.
 const SURPRISE: f64 = 0.03;
 const SURPRISE_BY_CHANCE: f64 = 6.0;
 const SETTLED_SECS: f64 = 60.0;
+/// The same, of a pool that has no prediction: hits of a loop come in bursts.
+const CHANGED: f64 = 0.1;
+/// The time for which its memory is the same before that counts, in seconds: what is new to it must
+/// be read again first.
+const SAME_SECS: f64 = 30.0;
 /// The weight of a new prediction in the mean of how far they were off, and the time in which half
 /// of that mean is forgotten, in seconds.
 const NEW_PART: f64 = 0.25;
 const OFF_HALF_LIFE_SECS: f64 = 120.0;
+/// The distance of a miss ratio from the curve that a cliff explains which is elsewhere by this
+/// part of the size at most, and the steps in which that is sought.
+const CLIFF: f64 = 0.1;
+const CLIFF_PART: f64 = 0.125;
+const CLIFF_STEPS: u32 = 32;
 /// The most sizes that are kept.
 const MOST_SIZES: usize = 16;
 
@@ -74,13 +88,41 @@ pub struct Measured {
     sizes: Vec<AtSize>,
     /// The time since the load was found to have become another one.
     settled_secs: f64,
+    /// The time for which its memory has been the same.
+    same_secs: f64,
+    /// True if it was so again too soon after that.
+    is_due: bool,
     /// The mean distance of what was missed from what had been predicted.
     off: f64,
+}
+
+/// Returns whether a pool that had this much memory and then that has the same: on a cliff little
+/// makes a difference.
+pub fn is_same(from: u64, to: u64) -> bool {
+    from.abs_diff(to) <= to / SAME_PART
 }
 
 /// Returns whether a pool that had this much memory and then that has about one size.
 pub fn is_steady(from: u64, to: u64) -> bool {
     from.abs_diff(to) <= to / STEADY_PART
+}
+
+/// Returns whether a miss ratio differs from another by more than chance, or a loop, explains.
+fn is_off(expected: f64, missed: f64, reads: u64) -> bool {
+    let chance = (missed * (1.0 - missed) / reads.max(1) as f64).sqrt();
+    (missed - expected).abs() > SURPRISE + SURPRISE_BY_CHANCE * chance
+}
+
+/// The curve with sizes as much larger as chance makes those of a sample of keys wrong, so that a
+/// pool that has what it needs is not brought to the very edge of a cliff.
+fn with_margin(curve: &MissRatioCurve) -> Cow<'_, MissRatioCurve> {
+    match curve.confidence() {
+        Some(known) if known.keys > 0 => {
+            let margin = (1.0 / (known.keys as f64).sqrt()).min(CLIFF_PART);
+            Cow::Owned(curve.scaled(curve.unit(), 1.0 + margin))
+        }
+        _ => Cow::Borrowed(curve),
+    }
 }
 
 fn power(memory: f64) -> i32 {
@@ -116,24 +158,52 @@ impl Measured {
         }
         // In doubt for good, nothing would be tried any more.
         let off = self.off * (-secs / OFF_HALF_LIFE_SECS).exp2();
-        Self { lately, sizes, settled_secs: self.settled_secs + secs, off }
+        let same_secs = if is_same(from, to) { self.same_secs + secs } else { 0.0 };
+        Self { lately, sizes, settled_secs: self.settled_secs + secs, same_secs, is_due: self.is_due, off }
     }
 
     /// Compares what was predicted with what came. Returns whether the two differ by what only a
     /// change of the load explains, and then forgets what was measured with other memory.
     /// After that, nothing is a surprise for a minute.
     pub fn compare(&mut self, predicted: f64, missed: f64, reads: u64) -> bool {
-        let chance = (missed * (1.0 - missed) / reads.max(1) as f64).sqrt();
-        let is_off = (missed - predicted).abs() > SURPRISE + SURPRISE_BY_CHANCE * chance;
-        let is_surprised = is_off && self.settled_secs >= SETTLED_SECS;
-        if is_surprised {
-            self.sizes.clear();
-            self.settled_secs = 0.0;
-        } else {
+        let is_surprised = is_off(predicted, missed, reads) && self.begin_anew();
+        if !is_surprised {
             let distance = (missed - predicted).abs().min(SURPRISE);
             self.off += NEW_PART * (distance - self.off);
         }
         is_surprised
+    }
+
+    /// Compares what was missed with as much memory a round ago with what is missed now, of which
+    /// no prediction is to tell. Returns the same as [`Self::compare`].
+    pub fn compare_with_before(&mut self, before: f64, missed: f64, reads: u64) -> bool {
+        self.same_secs >= SAME_SECS
+            && (before - missed).abs() > CHANGED
+            && is_off(before, missed, reads)
+            && self.change()
+    }
+
+    /// Forgets what was measured with other memory, as the load has become another one. Returns
+    /// false if that was so less than a minute ago: then it is due as soon as the minute is over.
+    pub fn change(&mut self) -> bool {
+        self.is_due = !self.begin_anew();
+        !self.is_due
+    }
+
+    /// Does that if it became due.
+    pub fn change_if_due(&mut self) -> bool {
+        self.is_due && self.settled_secs >= SETTLED_SECS && self.change()
+    }
+
+    /// Forgets it, unless that was so less than a minute ago.
+    fn begin_anew(&mut self) -> bool {
+        let is_settled = self.settled_secs >= SETTLED_SECS;
+        if is_settled {
+            self.sizes.clear();
+            self.settled_secs = 0.0;
+            self.is_due = false;
+        }
+        is_settled
     }
 
     /// The mean distance of what was missed from what had been predicted, in misses per read.
@@ -141,11 +211,37 @@ impl Measured {
         self.off
     }
 
+    /// The curve with its sizes scaled, if that alone explains what was measured last far off the
+    /// curve: a cliff is a little elsewhere. By the difference of miss ratios there is none beyond.
+    fn cliff_elsewhere(&self, curve: &MissRatioCurve) -> Option<MissRatioCurve> {
+        let mut known: Vec<(f64, Counts)> =
+            self.sizes.iter().map(|size| (size.age_secs, size.counts)).collect();
+        known.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let explained = known.iter().find_map(|(_, counts)| {
+            let (size, offset) = counts.offset(curve);
+            let at = |part: f64| (curve.miss_ratio(size * part) - offset - curve.miss_ratio(size)).abs();
+            let steps = (1..=CLIFF_STEPS).map(|step| f64::from(step) * CLIFF_PART / f64::from(CLIFF_STEPS));
+            // More was missed than by the curve: what it has for less memory.
+            let mut parts = steps.map(|part| if offset > 0.0 { 1.0 - part } else { 1.0 + part });
+            let is_far = offset.abs() >= CLIFF;
+            let part = is_far.then(|| parts.find(|&part| at(part) <= offset.abs() / 4.0)).flatten()?;
+            Some((size, curve.scaled(curve.unit(), 1.0 / part)))
+        });
+        // With more memory the cliff was not there either.
+        let (size, scaled) = explained?;
+        let mut others = known.iter().map(|(_, counts)| counts.offset(&scaled));
+        let is_refuted = others.any(|(other, offset)| other > size && offset >= CLIFF);
+        (!is_refuted).then_some(scaled)
+    }
+
     /// The curve through what was measured; as it is if nothing was read.
     pub fn correct(&self, curve: &MissRatioCurve) -> MissRatioCurve {
         if self.lately.reads < 1.0 {
             return curve.clone();
         }
+        let safe = with_margin(curve);
+        let moved = self.cliff_elsewhere(&safe);
+        let curve = moved.as_ref().unwrap_or(&safe);
         let (present, offset) = self.lately.offset(curve);
         // What was measured elsewhere counts less with time, and the difference from here the more.
         let mut offsets: Vec<(f64, f64)> = self
@@ -196,7 +292,7 @@ impl Measured {
 
 #[cfg(test)]
 mod tests {
-    use curve::Unit;
+    use curve::{Confidence, Unit};
 
     use super::*;
 
@@ -210,6 +306,39 @@ mod tests {
             measured.after(2.0, (10_000, (10_000.0 * missed) as u64), (memory, memory))
         };
         (0..60).fold(measured.clone(), one)
+    }
+
+    #[test]
+    fn a_pool_keeps_a_margin_to_a_cliff_that_a_sample_shows() {
+        let points = [(990, 1.0), (1_000, 0.0)].map(|(size, miss_ratio)| Point { size, miss_ratio });
+        let known = Confidence { keys: 1_024, samples: 1e4, requests: 8e4, seen: 80_000, error: 0.0 };
+        let curve = MissRatioCurve::new(Unit::Bytes, points).expect("it is one").with_confidence(known);
+        let least = |missed: f64, memory: u64| {
+            let measured = with(&Measured::default(), memory, missed);
+            measured.correct(&curve).size_for(0.1).expect("there is one")
+        };
+        assert!((1_029..=1_031).contains(&least(1.0, 900)), "{}", least(1.0, 900));
+        // With 1,010 it misses nothing.
+        assert!((1_000..=1_010).contains(&least(0.0, 1_010)), "{}", least(0.0, 1_010));
+    }
+
+    /// A loop of 33 parts, by the curve of 32.
+    #[test]
+    fn a_cliff_that_is_a_little_elsewhere_is_still_there() {
+        let part = 1 << 20;
+        let points = [(part, 1.0), (32 * part - 1, 1.0), (32 * part, 0.0)];
+        let points = points.map(|(size, miss_ratio)| Point { size, miss_ratio });
+        let curve = MissRatioCurve::new(Unit::Bytes, points).expect("it is one");
+        let measured = with(&with(&Measured::default(), 24 * part, 1.0), 65 * part / 2, 1.0);
+        let corrected = measured.correct(&curve);
+        let at = |parts: f64| corrected.miss_ratio(parts * part as f64);
+        assert!(at(32.5) > 0.9 && at(34.0) < 0.1, "{} and {}", at(32.5), at(34.0));
+        // If it is farther, nothing is known to be gained beyond.
+        let farther = with(&measured, 40 * part, 1.0).correct(&curve);
+        assert!(farther.miss_ratio(80.0 * part as f64) > 0.9);
+        // And it may be nearer.
+        let nearer = with(&Measured::default(), 30 * part, 0.0).correct(&curve);
+        assert!(nearer.miss_ratio(30.0 * part as f64) < 0.1 && nearer.miss_ratio(26.0 * part as f64) > 0.9);
     }
 
     #[test]
@@ -251,6 +380,11 @@ mod tests {
         let mut forgotten = measured;
         assert!(!forgotten.compare(0.65, 0.67, 10_000) && !forgotten.compare(0.6, 0.7, 100));
         assert!(forgotten.compare(0.65, 0.75, 10_000) && !forgotten.compare(0.65, 0.75, 10_000));
+        // It is not lost that it was so again too soon, but for predictions.
+        assert!(!forgotten.after(60.0, (0, 0), (1 << 19, 1 << 19)).change_if_due());
+        assert!(!forgotten.compare_with_before(0.3, 0.5, 10_000) && !forgotten.change_if_due());
+        let mut later = forgotten.after(60.0, (0, 0), (1 << 19, 1 << 19));
+        assert!(later.change_if_due() && !later.change_if_due());
         let corrected = forgotten.correct(&curve);
         let gained = corrected.miss_ratio(f64::from(1 << 19)) - corrected.miss_ratio(f64::from(1 << 20));
         assert!((gained - 0.03).abs() < 1e-6, "{gained}");

@@ -111,6 +111,9 @@ pub struct Pool {
     /// The mean size of the items, in the unit of the curve; 1 by default. Matters only relative to
     /// other pools that share one eviction queue.
     pub item_size: f64,
+    /// The distance by which predictions for the pool were off lately, in misses per request; 0 by
+    /// default.
+    pub doubt: f64,
     /// The second level, if there is one.
     pub flash: Option<Flash>,
 }
@@ -133,6 +136,7 @@ impl Pool {
             demands: Vec::new(),
             grants: Vec::new(),
             item_size: 1.0,
+            doubt: 0.0,
             flash: None,
         }
     }
@@ -293,6 +297,7 @@ impl View {
                 ("request rate", pool.request_rate),
                 ("promise", pool.min_request_rate),
                 ("item size", pool.item_size),
+                ("doubt", pool.doubt),
             ];
             let flash = pool.flash.iter().flat_map(|flash| flash.on_hit.iter().chain(&flash.on_eviction));
             let flash = flash.map(|&units| ("flash demand", units));

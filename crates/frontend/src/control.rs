@@ -210,27 +210,28 @@ impl Control {
         if state.config == wanted {
             return Ok(());
         }
+        // What was learnt goes on, and grants stay.
+        if let (Some(before), Some(after)) = (&state.config, &wanted)
+            && (ControlConfig { dry_run: after.dry_run, ..before.clone() }) == *after
+            && let Some(controller) = &mut state.controller
+        {
+            controller.set_dry_run(after.dry_run);
+            state.config = wanted;
+            state.tell_mode();
+            return Ok(());
+        }
         let refused = |error| Error::with_source(ErrorKind::Config, "control.policy", error);
         let controller = wanted.clone().map(Controller::new).transpose().map_err(refused)?;
-        let acts = wanted.as_ref().is_some_and(|wanted| !wanted.dry_run);
-        if let Some(before) = state.controller.take().filter(|_| !acts) {
+        if let Some(before) = state.controller.take().filter(|_| wanted.is_none()) {
             before.end(cache);
         }
-        match &wanted {
-            Some(ControlConfig { policy, dry_run: false, .. }) => {
-                tracing::info!(policy, "A policy moves memory between pools while memory is short.");
-            }
-            Some(ControlConfig { policy, .. }) => {
-                tracing::info!(policy, "A policy decides about the memory of pools, and moves nothing.");
-            }
-            None if state.config.is_some() => {
-                let why = config.why_control_is_off();
-                tracing::info!(why, "No policy moves memory between pools any more.");
-            }
-            None => {}
+        if wanted.is_none() && state.config.is_some() {
+            let why = config.why_control_is_off();
+            tracing::info!(why, "No policy moves memory between pools any more.");
         }
         (state.controller, state.config) = (controller, wanted);
         state.last = None;
+        state.tell_mode();
         Ok(())
     }
 
@@ -301,6 +302,18 @@ impl Control {
 }
 
 impl State {
+    fn tell_mode(&self) {
+        match &self.config {
+            Some(ControlConfig { policy, dry_run: false, .. }) => {
+                tracing::info!(policy, "A policy moves memory between pools while memory is short.");
+            }
+            Some(ControlConfig { policy, .. }) => {
+                tracing::info!(policy, "A policy decides about the memory of pools, and moves nothing.");
+            }
+            None => {}
+        }
+    }
+
     /// Compares what came with what was predicted, and keeps and reports what was decided.
     fn note(&mut self, round: Round, at_secs: u32, ledger: &Ledger) {
         self.figures.rounds += 1;

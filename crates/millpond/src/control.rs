@@ -32,10 +32,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allocate::decision::LEAST_TOLD;
+use allocate::drift::Drift;
 pub use allocate::guard::Rails;
 use allocate::guard::{self, Aim, Guarded};
 use allocate::interval::{Interval, Tempo};
-use allocate::measured::{Measured, is_steady};
+use allocate::measured::{Measured, is_same, is_steady};
+use allocate::pace::Pace;
 use allocate::registry::{self, Registered};
 use allocate::{Decision, Grant, Policy, Unmet, View, partition};
 use curve::MissRatioCurve;
@@ -45,6 +47,7 @@ use memory::{ByteSize, Cache, Error, ErrorKind, Part, PoolId, PoolStats};
 use self::look::{Counts, Seen};
 pub use self::survey::PoolSurvey;
 pub use allocate::cost::Objective;
+pub use allocate::pace::Idle;
 
 /// One byte in this many of the memory for slabs is not granted: for index and queues that grow.
 const SPARE_PART: u64 = 32;
@@ -142,27 +145,6 @@ pub struct Controller {
     pace: Pace,
 }
 
-/// The time since memory moved, and of that the time for which pools had about one size, in
-/// seconds.
-#[derive(Clone, Copy, Default)]
-struct Pace {
-    since_secs: f64,
-    steady_secs: f64,
-}
-
-impl Pace {
-    /// Returns whether what pools miss with the memory that they have now could be measured, or it
-    /// was waited for that for long enough: a pool may have no use for what it was granted.
-    fn has_settled(self) -> bool {
-        self.steady_secs >= SETTLED_SECS || self.since_secs >= MOST_UNSETTLED_SECS
-    }
-
-    fn after(self, secs: f64, is_steady: bool) -> Self {
-        let steady_secs = if is_steady { self.steady_secs + secs } else { 0.0 };
-        Self { since_secs: self.since_secs + secs, steady_secs }
-    }
-}
-
 /// A pool at the last round.
 struct Last {
     counts: Counts,
@@ -171,7 +153,10 @@ struct Last {
     /// The mean rate of reads; `None` before the first one is known.
     mean_rate: Option<f64>,
     measured: Measured,
+    drift: Drift,
     slab_bytes: u64,
+    /// Its miss ratio, if there were reads enough.
+    missed: Option<f64>,
     /// Its grant, and the miss ratio that was predicted for that; `None` if nothing was.
     promised: Option<(u64, f64)>,
 }
@@ -179,8 +164,9 @@ struct Last {
 impl Last {
     fn of(pool: &PoolStats, seen: &Seen, promised: Option<(u64, f64)>) -> Self {
         let Seen { counts, backend_per_sec, mean_rate, .. } = *seen;
-        let measured = seen.measured.clone();
-        Self { counts, backend_per_sec, mean_rate, measured, slab_bytes: pool.slab_bytes, promised }
+        let (measured, drift) = (seen.measured.clone(), seen.drift.clone());
+        let (slab_bytes, missed) = (pool.slab_bytes, seen.missed);
+        Self { counts, backend_per_sec, mean_rate, measured, drift, slab_bytes, missed, promised }
     }
 
     /// The miss ratio that was predicted for the time since, if the pool had about the memory that
@@ -215,8 +201,11 @@ pub struct Round {
     pub moves: Vec<Move>,
     /// Bounds and curves that are lacking, in words.
     pub unmet: Vec<String>,
-    /// True if a decision was made: false while memory is free.
+    /// True if a decision was made: false while memory is free, or what the last moves brought is
+    /// not known yet.
     pub is_decided: bool,
+    /// The reason why nothing moves; `None` if memory does.
+    pub idle: Option<Idle>,
     /// True if grants were changed.
     pub is_applied: bool,
     /// The time until the next round should be made.
@@ -321,38 +310,47 @@ impl Controller {
         let memory = to_grant(cache);
         let in_use: u64 = pools.iter().map(|pool| pool.slab_bytes).sum();
         let (mut view, mut unmet) = look::view(&seen, memory, secs, (&self.policy.rails, self.aim.is_some()));
+        unmet.extend(self.ignored_promises(&seen));
+        if self.aim == Some(Aim::Misses) {
+            let off = seen.iter().map(|seen| seen.measured.off());
+            view.pools.iter_mut().zip(off).for_each(|(pool, off)| pool.doubt = off);
+        }
         if self.aim == Some(Aim::Throughput) {
             let backends: Vec<f64> = seen.iter().map(|seen| seen.backend_per_sec).collect();
             view.add_backends(&backends);
         }
         let is_short = !pools.is_empty() && in_use >= memory - memory / FREE_PART;
         // Rates are not known before the second round, nor at the same moment.
-        self.pace = self.pace.after(secs, self.is_steady(&pools));
+        self.pace.pass(secs, self.is_steady(&pools));
+        let present = Decision::stay(&view);
         let is_paced =
-            self.period.is_some() || self.pace.has_settled() || !guard::possible(&view, &present(&view));
-        let is_decided = secs > 0.0 && is_short && is_paced;
-        let decision = if is_decided { self.decide(&view, &seen) } else { Decision::stay(&view) };
-        // There is less memory now than was granted, or more is needed beside slabs.
-        let granted: u64 = pools.iter().filter_map(|pool| pool.granted_bytes).sum();
-        let is_fitted = !is_decided && granted > memory;
+            self.period.is_some() || self.pace.has_settled() || !guard::possible(&view, &present.grants);
+        let is_wanted = secs > 0.0 && is_short;
+        let is_decided = is_wanted && is_paced;
+        let decision = match (is_wanted, is_decided) {
+            (false, _) => present,
+            (true, false) => self.policy.stay(&view),
+            (true, true) => self.decide(&view),
+        };
+        // There is less memory now than was granted, or more is needed beside slabs, or bounds
+        // became others.
+        let is_fitted = !is_decided
+            && pools.iter().zip(&decision.grants).any(|(pool, grant)| {
+                pool.granted_bytes.is_some_and(|granted| granted.abs_diff(grant.memory) >= LEAST_TOLD)
+            });
         // Before anything is decided each keeps what it has, as after a restart.
         let grants = is_decided || is_fitted || is_short && self.last_nanos.is_none();
-        let is_applied = grants && !self.dry_run && apply(cache, &pools, &decision.grants)?;
+        let is_applied = (is_fitted || grants && !self.dry_run) && apply(cache, &pools, &decision.grants)?;
         let unmet_by = |unmet: &Unmet| format!("{}: {}", view.pools[unmet.pool].name, unmet.reason);
         unmet.extend(decision.unmet.iter().map(unmet_by));
         let told = self.tell(&pools, &seen, &decision, is_decided || is_fitted);
-        let is_surprised = forget(cache, &told, &mut seen)?;
-        if decision.moved_bytes() >= LEAST_TOLD {
-            self.pace = Pace::default();
+        let mut is_surprised = false;
+        for ((pool, seen), told) in pools.iter().zip(&mut seen).zip(&told) {
+            is_surprised |= forget(cache, pool, seen, (told.predicted, self.last.get(&pool.id)))?;
         }
+        self.pace.decided(&view, &decision);
         if self.last_nanos.is_none() || secs > 0.0 {
-            self.interval.after(&view, &decision);
-            if is_surprised {
-                self.interval.shorten();
-            }
-            if !self.pace.has_settled() {
-                self.interval.hasten();
-            }
+            self.choose_interval(&view, &decision, is_surprised);
             self.last_nanos = Some(now);
             self.keep(&pools, &seen, &told, is_decided);
         }
@@ -362,9 +360,40 @@ impl Controller {
             moves: moves(&view, &decision),
             unmet,
             is_decided,
+            idle: Idle::of(secs > 0.0, is_short, is_paced, &decision),
             is_applied,
             next: self.period.unwrap_or_else(|| Duration::from_secs_f64(self.interval.secs())),
         })
+    }
+
+    /// The promises that the policy does not know, in words.
+    fn ignored_promises(&self, seen: &[Seen]) -> Option<String> {
+        let promised = |seen: &&Seen| seen.pool.min_request_rate > 0.0;
+        let first = seen.iter().find(promised).filter(|_| self.aim != Some(Aim::Throughput))?;
+        let more = match seen.iter().filter(promised).count() {
+            1 => String::new(),
+            count => format!(" and {} others", count - 1),
+        };
+        Some(format!(
+            "the promises to {}{more} are not looked at by this policy: `exact-throughput` keeps promises",
+            first.pool.name
+        ))
+    }
+
+    fn choose_interval(&mut self, view: &View, decision: &Decision, is_surprised: bool) {
+        self.interval.after(view, decision);
+        if is_surprised {
+            self.pace.forget();
+            self.interval.shorten();
+        }
+        if !self.pace.has_settled() {
+            self.interval.hasten();
+        }
+    }
+
+    /// Has rounds only tell from now on, or grant again. Grants stay as they are.
+    pub fn set_dry_run(&mut self, dry_run: bool) {
+        self.dry_run = dry_run;
     }
 
     /// Looks at the pools that stay.
@@ -385,11 +414,10 @@ impl Controller {
     }
 
     /// The decision of the policy, within bounds and totals whatever the policy.
-    fn decide(&mut self, view: &View, seen: &[Seen]) -> Decision {
+    fn decide(&mut self, view: &View) -> Decision {
         let decision = self.policy.decide(view);
         if guard::possible(view, &decision.grants) {
-            let is_doubtful = self.aim == Some(Aim::Misses) && is_doubtful(view, seen, &decision.grants);
-            return if is_doubtful { Decision::stay(view) } else { decision };
+            return decision;
         }
         // Of a policy that shows what becomes of pools without bounds.
         let wanted: Vec<f64> = decision.grants.iter().map(|grant| grant.memory as f64).collect();
@@ -445,41 +473,30 @@ impl Controller {
     }
 }
 
-/// Returns whether these grants save no more misses than predictions for the pools that change have
-/// been off by lately, and the present ones keep all bounds.
-fn is_doubtful(view: &View, seen: &[Seen], grants: &[Grant]) -> bool {
-    let present = present(view);
-    let changes = view.pools.iter().zip(seen).zip(grants);
-    let changes = changes.filter(|((pool, _), grant)| pool.size.abs_diff(grant.memory) >= LEAST_TOLD);
-    let doubt: f64 =
-        changes.map(|((pool, seen), _)| pool.weight * pool.request_rate * seen.measured.off()).sum();
-    let saved = Aim::Misses.of(view, grants) - Aim::Misses.of(view, &present);
-    saved <= doubt && guard::possible(view, &present)
-}
-
-fn present(view: &View) -> Vec<Grant> {
-    view.pools.iter().map(Grant::present).collect()
-}
-
-/// The time with one size after which what a pool misses with that is known, and the longest one
-/// that is waited for it, in seconds.
-const SETTLED_SECS: f64 = 4.0;
-const MOST_UNSETTLED_SECS: f64 = 10.0;
 /// The halvings of what a curve was learnt from, if the load has become another one.
 const SURPRISED_HALVINGS: u32 = 3;
 
-/// Has curves forget most of what they were learnt from if their pools miss clearly more or less
-/// than was predicted. Returns whether there is such a pool.
-fn forget(cache: &Cache, told: &[PoolRound], seen: &mut [Seen]) -> Result<bool, Error> {
-    let mut is_surprised = false;
-    for (pool, seen) in told.iter().zip(seen) {
-        if let Some((predicted, missed)) = pool.predicted.zip(pool.missed)
-            && seen.measured.compare(predicted, missed, seen.reads)
-        {
-            is_surprised = true;
-            // One that is gone meanwhile has no curve.
-            cache.age_curve(pool.id, SURPRISED_HALVINGS).or_else(absent)?;
-        }
+/// Has a pool's curve forget most of what it was learnt from if the load has become another one:
+/// the pool misses clearly more or less than was predicted, or than at the last round with as much
+/// memory, or the curve itself shows it. Returns whether that is so.
+fn forget(
+    cache: &Cache,
+    pool: &PoolStats,
+    seen: &mut Seen,
+    (predicted, last): (Option<f64>, Option<&Last>),
+) -> Result<bool, Error> {
+    let before = last.filter(|last| is_same(last.slab_bytes, pool.slab_bytes));
+    let before = before.and_then(|last| last.missed);
+    let measured = &mut seen.measured;
+    let is_surprised = seen.missed.is_some_and(|missed| {
+        predicted.is_some_and(|predicted| measured.compare(predicted, missed, seen.reads))
+            || before.is_some_and(|before| measured.compare_with_before(before, missed, seen.reads))
+    });
+    let has_changed = seen.has_changed && measured.change();
+    let is_surprised = is_surprised || has_changed || measured.change_if_due();
+    if is_surprised {
+        // One that is gone meanwhile has no curve.
+        cache.age_curve(pool.id, SURPRISED_HALVINGS).or_else(absent)?;
     }
     Ok(is_surprised)
 }

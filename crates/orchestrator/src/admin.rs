@@ -71,6 +71,8 @@ struct NodeStatus {
     held_bytes: u64,
     /// True if a pool has filled what it has, so that the policy decides.
     is_short: bool,
+    /// The reason why nothing moves, in words; `None` if memory does.
+    idle: Option<String>,
     unmet: Vec<String>,
     instances: Vec<InstanceStatus>,
     pools: Vec<DecidedPool>,
@@ -158,6 +160,7 @@ async fn fleet(State(shared): State<Arc<Shared>>) -> Response {
             memory_bytes,
             held_bytes,
             is_short: decided.is_some_and(|decided| decided.is_short),
+            idle: decided.and_then(|decided| decided.idle).map(|idle| idle.to_string()),
             unmet: decided.map(|decided| decided.unmet.clone()).unwrap_or_default(),
             instances: here.map(instance).collect(),
             pools: decided.map(|decided| decided.pools.clone()).unwrap_or_default(),

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use allocate::cost::{self, Objective};
 use allocate::decision::LEAST_TOLD;
-use allocate::guard::{Aim, Guarded};
-use allocate::registry::Registered;
+use allocate::guard::{self, Aim, Guarded, Rails};
+use allocate::pace::{Idle, Pace};
+use allocate::registry::{Entry, Registered};
 use allocate::{Decision, Place, Policy, Pool, View, partition};
 use curve::MissRatioCurve;
 use serde::{Deserialize, Serialize};
 
+use crate::Nanos;
 use crate::member::{Member, PoolState};
 use crate::members::OnNode;
 
@@ -23,8 +25,6 @@ const FILLED_PART: u64 = 8;
 /// A pool of which nothing is known has at least one byte in this many, and then up to twice what
 /// it has filled.
 const BEGIN_PART: u64 = 64;
-/// A prediction is compared with what came if the pool had its grant but for one byte in this many.
-pub(crate) const NEAR_PART: u64 = 16;
 
 /// A decision about the pools of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,6 +35,9 @@ pub struct Decided {
     pub memory_bytes: u64,
     /// True if a pool had filled what it has, so that the policy was asked.
     pub is_short: bool,
+    /// The reason why nothing moves; `None` if memory does.
+    #[serde(skip)]
+    pub idle: Option<Idle>,
     /// The moves, each with its reason.
     pub moves: Vec<Move>,
     /// All pools of the instances that answered.
@@ -98,75 +101,120 @@ pub struct DecidedPool {
     pub curve: Option<Arc<MissRatioCurve>>,
 }
 
-/// Decides about the pools of those instances of a node that answered, and notes what was decided
-/// in them. `memory` is what all of these together may have.
-pub(crate) fn decide(
-    policy: &mut Guarded<Registered>,
-    (aim, objective): (Option<Aim>, Objective),
-    node: &str,
-    members: &mut OnNode,
-    memory: u64,
-) -> Decided {
-    let here = |member: &&Member| member.is_present;
-    let overheads = members.values().filter(here).map(Member::overhead);
-    let overhead = overheads.fold(0, u64::saturating_add);
-    let memory_bytes = without_growth(memory.saturating_sub(overhead));
-    let mut view = View { memory: memory_bytes, ..View::default() };
-    let (goes_by_curves, is_for_throughput) = (aim.is_some(), aim == Some(Aim::Throughput));
-    let (mut known, mut backends, mut costs) = (Vec::new(), Vec::new(), Vec::new());
-    policy.rails.instances.clear();
-    for (i, member) in members.values().filter(here).enumerate() {
-        let place = Place { node: 0, instance: i as u32 };
-        if member.most < u64::MAX {
-            let most = without_growth(member.most.saturating_sub(member.overhead()));
-            policy.rails.instances.push((place, most));
-        }
-        for pool in member.pools.values() {
-            view.pools.push(pool.seen(place));
-            known.push(pool.is_known());
-            backends.push(pool.backend_per_sec());
-            costs.push((pool.misses_per_sec, pool.miss_cost_secs()));
-        }
-    }
-    tell_apart(&mut view.pools);
-    let mut unmet = fit_floors(&mut view);
-    let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
-    let shares = partition::shares(&view, &weights);
-    let reported = members.values().filter(here).flat_map(|member| member.pools.values());
-    for ((pool, share), reported) in view.pools.iter_mut().zip(shares).zip(reported) {
-        if reported.granted.is_none() {
-            pool.size = reported.present(share.memory);
-        }
-    }
-    if goes_by_curves {
-        pin_unknown(&mut view, &known, &weights);
-    }
-    let sizes = policy.rails.present(&view);
-    view.pools.iter_mut().zip(sizes).for_each(|(pool, size)| pool.size = size);
+/// Decides about a node, one time after the other.
+pub(crate) struct Decider {
+    policy: Guarded<Registered>,
+    /// The aim of the policy by curves. `None`: it divides memory by another rule.
+    aim: Option<Aim>,
+    objective: Objective,
+    /// The progress of measuring what pools miss with the memory that they have, until this time.
+    pace: Pace,
+    last: Option<Nanos>,
+}
 
-    // An instance cannot use what another one leaves, so one that has filled what it has is enough.
-    let is_filled = |pool: &Pool| pool.size > 0 && pool.used >= pool.size - pool.size / FILLED_PART;
-    let is_short = view.pools.iter().any(is_filled);
-    if objective == Objective::TimeSaved && aim == Some(Aim::Misses) {
-        let factors = cost::factors(&costs);
-        view.pools.iter_mut().zip(factors).for_each(|(pool, factor)| pool.weight *= factor);
+impl Decider {
+    pub(crate) fn new(entry: &'static Entry, rails: &Rails, objective: Objective) -> Self {
+        let hysteresis = if entry.aim == Some(Aim::Misses) { rails.hysteresis } else { 0.0 };
+        // Nodes and instances are the fleet's own.
+        let rails =
+            Rails { hysteresis, aim: Aim::Misses, nodes: Vec::new(), instances: Vec::new(), ..rails.clone() };
+        let policy = Guarded::new(entry.registered(), rails);
+        Self { policy, aim: entry.aim, objective, pace: Pace::default(), last: None }
     }
-    if is_for_throughput {
-        view.add_backends(&backends);
+
+    /// Decides about the pools of those instances of the node that answered, and notes what was
+    /// decided in them. `memory` is what all of these together may have.
+    pub(crate) fn decide(&mut self, node: &str, members: &mut OnNode, memory: u64, now: Nanos) -> Decided {
+        let secs = self.last.replace(now).map_or(0.0, |last| now.saturating_sub(last) as f64 / 1e9);
+        let pools = members.values_mut().filter(|member| member.is_present);
+        let compared = pools.flat_map(|member| member.pools.values_mut()).map(PoolState::compare);
+        if compared.fold(false, |is_surprised, one| is_surprised | one) {
+            self.pace.forget();
+        }
+        let here = || members.values().filter(|member| member.is_present);
+        let overhead = here().map(Member::overhead).fold(0, u64::saturating_add);
+        let memory_bytes = without_growth(memory.saturating_sub(overhead));
+        let is_steady = here().flat_map(|member| member.pools.values()).all(|pool| pool.is_steady);
+        let (view, mut unmet) = self.view(members, memory_bytes);
+        // An instance cannot use what another one leaves, so one that has filled what it has is
+        // enough.
+        let is_filled = |pool: &Pool| pool.size > 0 && pool.used >= pool.size - pool.size / FILLED_PART;
+        let is_short = view.pools.iter().any(is_filled);
+        self.pace.pass(secs, is_steady);
+        let present = Decision::stay(&view);
+        let is_paced = self.pace.has_settled() || !guard::possible(&view, &present.grants);
+        let decision = match (is_short, is_paced) {
+            (false, _) => present,
+            (true, false) => self.policy.stay(&view),
+            (true, true) => self.policy.decide(&view),
+        };
+        self.pace.decided(&view, &decision);
+        let full = |pool: usize| view.pools[pool].name.to_string();
+        unmet.extend(decision.unmet.iter().map(|unmet| format!("{}: {}", full(unmet.pool), unmet.reason)));
+        let moves = decision.moves.iter().filter(|step| step.bytes >= LEAST_TOLD).map(|step| Move {
+            from: step.from.map(full),
+            to: step.to.map(full),
+            bytes: step.bytes,
+            saved_misses_per_sec: step.gain,
+            reason: step.reason.clone(),
+        });
+        let moves = moves.collect();
+        let pools = note(members, &view, &decision);
+        let idle = Idle::of(secs > 0.0, is_short, is_paced, &decision);
+        Decided { node: node.to_owned(), memory_bytes, is_short, idle, moves, pools, unmet }
     }
-    let decision = if is_short { policy.decide(&view) } else { Decision::stay(&view) };
-    let full = |pool: usize| view.pools[pool].name.to_string();
-    unmet.extend(decision.unmet.iter().map(|unmet| format!("{}: {}", full(unmet.pool), unmet.reason)));
-    let moves = decision.moves.iter().filter(|step| step.bytes >= LEAST_TOLD).map(|step| Move {
-        from: step.from.map(full),
-        to: step.to.map(full),
-        bytes: step.bytes,
-        saved_misses_per_sec: step.gain,
-        reason: step.reason.clone(),
-    });
-    let moves = moves.collect();
-    let pools = note(members, &view, &decision);
-    Decided { node: node.to_owned(), memory_bytes, is_short, moves, pools, unmet }
+
+    /// The pools of those instances that answered, in their order, with this memory together, and
+    /// what cannot be had, in words.
+    fn view(&mut self, members: &OnNode, memory: u64) -> (View, Vec<String>) {
+        let mut view = View { memory, ..View::default() };
+        let (mut known, mut backends, mut costs) = (Vec::new(), Vec::new(), Vec::new());
+        let here = || members.values().filter(|member| member.is_present);
+        self.policy.rails.instances.clear();
+        for (i, member) in here().enumerate() {
+            let place = Place { node: 0, instance: i as u32 };
+            let most = match member.most {
+                u64::MAX => u64::MAX,
+                most => without_growth(most.saturating_sub(member.overhead())),
+            };
+            if most < u64::MAX {
+                self.policy.rails.instances.push((place, most));
+            }
+            for pool in member.pools.values() {
+                let doubt = if self.aim == Some(Aim::Misses) { pool.off() } else { 0.0 };
+                let mut seen = Pool { doubt, ..pool.seen(place) };
+                // Alone it could not have more.
+                seen.ceiling = seen.ceiling.min(most).max(seen.floor);
+                view.pools.push(seen);
+                known.push(pool.is_known());
+                backends.push(pool.backend_per_sec());
+                costs.push((pool.misses_per_sec, pool.miss_cost_secs()));
+            }
+        }
+        tell_apart(&mut view.pools);
+        let unmet = fit_floors(&mut view);
+        let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
+        let shares = partition::shares(&view, &weights);
+        let reported = here().flat_map(|member| member.pools.values());
+        for ((pool, share), reported) in view.pools.iter_mut().zip(shares).zip(reported) {
+            if reported.granted.is_none() {
+                pool.size = reported.present(share.memory);
+            }
+        }
+        if self.aim.is_some() {
+            pin_unknown(&mut view, &known, &weights);
+        }
+        let sizes = self.policy.rails.present(&view);
+        view.pools.iter_mut().zip(sizes).for_each(|(pool, size)| pool.size = size);
+        if self.objective == Objective::TimeSaved && self.aim == Some(Aim::Misses) {
+            let factors = cost::factors(&costs);
+            view.pools.iter_mut().zip(factors).for_each(|(pool, factor)| pool.weight *= factor);
+        }
+        if self.aim == Some(Aim::Throughput) {
+            view.add_backends(&backends);
+        }
+        (view, unmet)
+    }
 }
 
 /// Notes the grants in the pools of the view, which stand in the order of the instances that
@@ -187,8 +235,7 @@ fn note(members: &mut OnNode, view: &View, decision: &Decision) -> Vec<DecidedPo
 impl PoolState {
     /// Takes a grant in place of the present one, which `seen` has.
     fn decided(&mut self, seen: &Pool, granted_bytes: u64) -> DecidedPool {
-        let near = |bytes: u64| bytes.abs_diff(seen.used) <= bytes / NEAR_PART;
-        let predicted = self.expected.filter(|_| self.granted.is_some_and(near));
+        let predicted = self.prediction();
         let before_bytes = self.granted.unwrap_or(seen.size);
         self.expected = self.would_miss(granted_bytes);
         self.granted = Some(granted_bytes);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use allocate::cost::Objective;
-use allocate::guard::{Aim, Guarded, Rails};
-use allocate::registry::{self, Registered};
+use allocate::guard::Rails;
+use allocate::registry;
 use control::amounts;
 use control::v1::register_response::Standing;
 use control::v1::{
@@ -12,7 +12,7 @@ use control::v1::{
     StatsResponse,
 };
 
-use crate::decide::{self, Decided};
+use crate::decide::{Decided, Decider};
 use crate::exchange::{Answer, Call, Failure, Key, MemberStatus, Outgoing, Record, Request, Superseded};
 use crate::hold::Hold;
 use crate::led::Led;
@@ -81,7 +81,7 @@ pub struct Fleet {
     pub(crate) config: FleetConfig,
     entry: &'static registry::Entry,
     /// By node.
-    policies: BTreeMap<String, Guarded<Registered>>,
+    deciders: BTreeMap<String, Decider>,
     pub(crate) leader: Leader,
     pub(crate) sequence: u64,
     pub(crate) members: Members,
@@ -151,7 +151,7 @@ impl Fleet {
         Ok(Self {
             leader: Leader { term, id: config.id },
             entry,
-            policies: BTreeMap::new(),
+            deciders: BTreeMap::new(),
             sequence: 0,
             members: members.collect(),
             raises_from: now + lease,
@@ -452,26 +452,23 @@ impl Fleet {
             return (Vec::new(), Outgoing::default());
         }
         let nodes: Vec<String> = self.members.nodes().map(|(node, _)| node.to_owned()).collect();
-        self.policies.retain(|node, _| nodes.binary_search(node).is_ok());
-        let aim = (self.entry.aim, self.config.objective);
+        self.deciders.retain(|node, _| nodes.binary_search(node).is_ok());
         let mut decided = Vec::with_capacity(nodes.len());
         for node in &nodes {
             let absent = self.members.on(node).filter(|(_, member)| !member.is_present);
             let absent = absent.map(|(_, member)| member.hold.held()).fold(0, u64::saturating_add);
             let memory = self.memory(node).saturating_sub(absent);
-            let rails = rails(&self.config.rails, self.entry);
-            let policy = self
-                .policies
-                .entry(node.clone())
-                .or_insert_with(|| Guarded::new(self.entry.registered(), rails));
+            let FleetConfig { rails, objective, .. } = &self.config;
+            let new = || Decider::new(self.entry, rails, *objective);
+            let decider = self.deciders.entry(node.clone()).or_insert_with(new);
             let Some(members) = self.members.on_mut(node) else { continue };
-            let decide = || decide::decide(policy, aim, node, members, memory);
+            let decide = || decider.decide(node, members, memory, now);
             // Figures come from others: what they make of one node is not to stop the rest.
             match std::panic::catch_unwind(std::panic::AssertUnwindSafe(decide)) {
                 Ok(made) => decided.push(made),
                 Err(_) => {
                     tracing::error!(node, "No decision could be made; this is a bug.");
-                    self.policies.remove(node);
+                    self.deciders.remove(node);
                 }
             }
         }
@@ -571,10 +568,4 @@ impl Fleet {
 
 fn term(leader: Option<Leader>) -> u64 {
     leader.map_or(0, |leader| leader.term)
-}
-
-/// The bounds of a node's policy.
-fn rails(wanted: &Rails, entry: &registry::Entry) -> Rails {
-    let hysteresis = if entry.aim == Some(Aim::Misses) { wanted.hysteresis } else { 0.0 };
-    Rails { hysteresis, aim: Aim::Misses, nodes: Vec::new(), instances: Vec::new(), ..wanted.clone() }
 }

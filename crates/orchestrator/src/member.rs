@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use allocate::measured::Measured;
+use allocate::measured::{Measured, is_same, is_steady};
 use allocate::{Place, Pool, demand};
 use control::v1::{Amount, Holding, Instance, PoolGrant, PoolReport, StatsResponse};
 use control::{MOST_CURVE_POINTS, amounts, curve as messages};
@@ -23,6 +23,8 @@ const MOST_BYTES: u64 = 1 << 50;
 const MOST_RATE: f64 = 1e12;
 /// The weight of former measurements against those of the last round.
 const SMOOTHING: f64 = 0.3;
+/// A prediction is compared with what came if the pool had its grant but for one byte in this many.
+pub(crate) const NEAR_PART: u64 = 16;
 /// A pool's grant is told again if it differs by one byte in this many.
 const GRANT_PART: u64 = 64;
 
@@ -88,12 +90,18 @@ pub(crate) struct PoolState {
     /// Its reads and misses lately, and the bytes that it used at the report before.
     measured: Measured,
     used_before: u64,
+    /// True if it used about as much at the last report as at the one before.
+    pub(crate) is_steady: bool,
+    /// True if its load has become another one since the last decision.
+    has_changed: bool,
     /// The curve, corrected by these.
     corrected: Option<Arc<MissRatioCurve>>,
     /// Misses per second, smoothed.
     pub(crate) misses_per_sec: f64,
-    /// The miss ratio between the last two reports, if there were reads enough.
+    /// The miss ratio between the last two reports, if there were reads enough, and these reads
+    /// until they were compared with what was predicted.
     pub(crate) missed: Option<f64>,
+    reads: u64,
     /// Its grant as decided, in bytes.
     pub(crate) granted: Option<u64>,
     /// The miss ratio that was predicted for that.
@@ -118,9 +126,12 @@ impl PoolState {
             mean_rate: None,
             measured: Measured::default(),
             used_before: 0,
+            is_steady: false,
+            has_changed: false,
             corrected: None,
             misses_per_sec: 0.0,
             missed: None,
+            reads: 0,
             granted: None,
             expected: None,
         };
@@ -181,6 +192,35 @@ impl PoolState {
         self.corrected.as_ref().or(self.curve.as_ref()).filter(|_| self.is_known())
     }
 
+    /// The miss ratio that was predicted for the time since, if it had its grant.
+    pub(crate) fn prediction(&self) -> Option<f64> {
+        let near = |bytes: u64| bytes.abs_diff(self.used()) <= bytes / NEAR_PART;
+        self.expected.filter(|_| self.granted.is_some_and(near))
+    }
+
+    /// Compares what was predicted with what came, once. Returns whether the load has become
+    /// another one: then what was measured with other memory is forgotten.
+    pub(crate) fn compare(&mut self) -> bool {
+        let reads = std::mem::take(&mut self.reads);
+        let has_changed = std::mem::take(&mut self.has_changed);
+        let compared = self.prediction().zip(self.missed).filter(|_| reads > 0);
+        let is_off =
+            compared.is_some_and(|(predicted, missed)| self.measured.compare(predicted, missed, reads));
+        if is_off {
+            self.correct();
+        }
+        is_off || has_changed
+    }
+
+    /// The mean distance of what it missed from what had been predicted, in misses per read.
+    pub(crate) fn off(&self) -> f64 {
+        self.measured.off()
+    }
+
+    fn correct(&mut self) {
+        self.corrected = self.curve.as_ref().map(|curve| Arc::new(self.measured.correct(curve)));
+    }
+
     /// The pool as a policy sees it.
     pub(crate) fn seen(&self, place: Place) -> Pool {
         let unknown = || Arc::new(MissRatioCurve::uniform(Unit::Bytes, 1));
@@ -218,11 +258,17 @@ impl PoolState {
         self.before = (self.report.reads, self.report.misses);
         let used = self.used();
         let used_before = std::mem::replace(&mut self.used_before, used);
+        self.is_steady = is_steady(used_before, used);
+        self.reads = reads;
+        let before = self.missed.take().filter(|_| is_same(used_before, used));
         self.missed = (reads >= LEAST_READS).then(|| misses as f64 / reads as f64);
         if secs > 0.0 {
             self.reads_per_sec = reads as f64 / secs;
             self.measured = self.measured.after(secs, (reads, misses), (used_before, used));
-            self.corrected = self.curve.as_ref().map(|curve| Arc::new(self.measured.correct(curve)));
+            let both = before.zip(self.missed);
+            self.has_changed = both
+                .is_some_and(|(before, missed)| self.measured.compare_with_before(before, missed, reads))
+                || self.measured.change_if_due();
             let former = self.mean_rate.unwrap_or(self.reads_per_sec);
             self.mean_rate = Some(demand::mean_rate(former, self.reads_per_sec, secs));
             let now = misses as f64 / secs;
@@ -364,7 +410,10 @@ impl Member {
             self.former.clear();
         }
         let secs = self.reported_at.map_or(0.0, |before| now.saturating_sub(before) as f64 / 1e9);
-        self.pools.values_mut().for_each(|pool| pool.note(secs));
+        for pool in self.pools.values_mut() {
+            pool.note(secs);
+            pool.correct();
+        }
         self.told_grants.clear();
         self.reported_at = Some(now);
         self.known = response.number;

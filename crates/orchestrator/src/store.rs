@@ -347,6 +347,7 @@ mod tests {
             node: "here".to_owned(),
             memory_bytes: 1 << 30,
             is_short: true,
+            idle: None,
             moves: Vec::new(),
             pools: Vec::new(),
             unmet: Vec::new(),

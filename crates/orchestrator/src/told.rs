@@ -6,7 +6,8 @@ use allocate::decision::LEAST_TOLD;
 use curve::{CurveError, MissRatioCurve, Point, Unit};
 use serde::{Deserialize, Serialize};
 
-use crate::decide::{Decided, DecidedPool, NEAR_PART};
+use crate::decide::{Decided, DecidedPool};
+use crate::member::NEAR_PART;
 
 /// Pools, and moves, that are kept of a decision: the largest.
 const MAX_KEPT: usize = 64;

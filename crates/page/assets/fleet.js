@@ -30,7 +30,7 @@ function cards(rows, nodes) {
 
 function machine(node) {
   return {
-    name: "Machine " + node.name, used: node.held_bytes, total: node.memory_bytes, note: node.is_short ? "" : "nobody goes short", unmet: node.unmet,
+    name: "Machine " + node.name, used: node.held_bytes, total: node.memory_bytes, note: node.idle ? "nothing moves now: " + node.idle : "", unmet: node.unmet,
     parts: node.instances.map(one => ({ name: one.name, bytes: one.held_bytes })),
     instances: node.instances.map(one => ({
       name: one.name, kind: (one.kind + " " + one.version).trim(), limit: one.limit_bytes, used: one.used_bytes, target: one.target_bytes,

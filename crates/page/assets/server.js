@@ -94,7 +94,7 @@ function rows(since, rounds) {
 
 function policy(made) {
   const off = made.mode === "off";
-  const text = made.led ? "An orchestrator decides about the memory of this server; its own page has the decisions" : off ? "No policy moves memory: " + (made.why || "control.mode") : (made.mode === "dry-run" ? "A dry run of " : "The policy ") + made.policy + (made.decides ? " decides" : " waits, as memory is free");
+  const text = made.led ? "An orchestrator decides about the memory of this server; its own page has the decisions" : off ? "No policy moves memory: " + (made.why || "control.mode") : (made.mode === "dry-run" ? "A dry run of " : "The policy ") + made.policy + (made.idle ? ". Nothing moves now: " + made.idle : " decides");
   return { text, idle: "Nothing was moved.", error: made.prediction_error, predictions: made.predictions };
 }
 

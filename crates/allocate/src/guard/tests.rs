@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::holpaca::Holpaca;
+use crate::most_hits::MostHits;
 use crate::partition::Equal;
 use crate::{Demand, Resource};
-use curve::{MissRatioCurve, Unit};
+use curve::{MissRatioCurve, Point, Unit};
 
 /// Wants all memory for the first pool.
 #[derive(Clone)]
@@ -87,6 +88,47 @@ fn what_is_hardly_better_is_left() {
     // What breaks a bound cannot stay, whatever it would gain.
     view.memory = 1500;
     assert_eq!(sizes(&decide(&view, rails(0.5))), [1500, 0]);
+}
+
+/// Half of the memory saves half of 400 misses a second, and costs as many of 100 ones.
+#[test]
+fn nothing_moves_for_less_than_predictions_were_off() {
+    let curve = MissRatioCurve::uniform(Unit::Bytes, 4 << 20);
+    let mut view = view(&[2 << 20, 2 << 20]);
+    view.pools.iter_mut().for_each(|pool| pool.curve = curve.clone().into());
+    view.pools[0].request_rate = 400.0;
+    let moved = |view: &mut View, doubt: [f64; 2]| {
+        view.pools.iter_mut().zip(doubt).for_each(|(pool, doubt)| pool.doubt = doubt);
+        decide(view, Rails { step: 0.1, ..Rails::default() }).moved_bytes()
+    };
+    assert!(moved(&mut view, [0.0, 0.0]) > 400 << 10);
+    assert!(moved(&mut view, [0.25, 0.49]) > 400 << 10);
+    assert_eq!(moved(&mut view, [0.25, 0.51]), 0);
+    assert_eq!(moved(&mut view, [0.38, 0.0]), 0);
+    // The first steps on the way to the end of a loop save nothing yet.
+    let points =
+        [(1, 1.0), (7 << 19, 1.0), (4 << 20, 0.0)].map(|(size, miss_ratio)| Point { size, miss_ratio });
+    view.pools[0].curve = MissRatioCurve::new(Unit::Bytes, points).expect("a curve").into();
+    assert!(moved(&mut view, [0.01, 0.01]) > 400 << 10);
+}
+
+#[test]
+fn a_pool_whose_load_swings_does_not_hold_up_the_others() {
+    let mut view = view(&[2 << 20; 3]);
+    let steep = [(1, 1.0), (4 << 20, 0.0)].map(|(size, miss_ratio)| Point { size, miss_ratio });
+    let flat = [(1, 0.52), (4 << 20, 0.5)].map(|(size, miss_ratio)| Point { size, miss_ratio });
+    for (pool, (rate, points)) in view.pools.iter_mut().zip([(400.0, steep), (2_000.0, flat), (100.0, steep)])
+    {
+        pool.curve = MissRatioCurve::new(Unit::Bytes, points).expect("a curve").into();
+        pool.request_rate = rate;
+    }
+    let mut decided = |doubt| {
+        view.pools[1].doubt = doubt;
+        let decision = Guarded::new(MostHits, Rails::default()).decide(&view);
+        sizes(&decision).into_iter().map(|size| (size + (1 << 19)) >> 20).collect::<Vec<u64>>()
+    };
+    assert_eq!(decided(0.0), [4, 0, 2]);
+    assert_eq!(decided(0.4), [4, 2, 0]);
 }
 
 #[test]

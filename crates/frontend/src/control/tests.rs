@@ -17,6 +17,7 @@ fn a_decision_of_which_a_part_is_kept_has_the_totals_of_all() {
         moves: (0..100).map(step).collect(),
         unmet: Vec::new(),
         is_decided: true,
+        idle: None,
         is_applied: true,
         next: Duration::from_secs(1),
     };

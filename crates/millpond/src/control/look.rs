@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use allocate::drift::Drift;
 use allocate::guard::Rails;
 use allocate::measured::Measured;
 use allocate::{Grant, Outcome, Pool, View, demand, partition};
@@ -24,6 +25,9 @@ pub(super) const CURVES_PART: u64 = 32;
 const NAMED: usize = 8;
 /// Misses from which a cost is learnt before it counts.
 const LEAST_MISSES: u64 = 100;
+/// A pool of which nothing is known has at least one byte in this many of its share, and then up to
+/// twice what it has filled.
+const BEGIN_PART: u64 = 16;
 /// The fewest keys that a curve is learnt from.
 const LEAST_KEYS: usize = 64;
 
@@ -37,6 +41,9 @@ pub(super) struct Seen {
     pub(super) mean_rate: Option<f64>,
     /// Its reads and misses lately.
     pub(super) measured: Measured,
+    /// The curve as it was compared last, and true if it shows that the load has become another.
+    pub(super) drift: Drift,
+    pub(super) has_changed: bool,
     /// The counts now.
     pub(super) counts: Counts,
     /// The misses per second that its backend carries: as configured, or those that it had lately.
@@ -137,6 +144,11 @@ impl Controller {
         let (reads, misses) = last.map_or((0, 0), |last| counts.since(last.counts));
         let missed = (pool.has_own_keys && reads >= LEAST_READS).then(|| misses as f64 / reads as f64);
         let measured = self.measured(pool, secs, (reads, misses));
+        let mut drift = last.map(|last| last.drift.clone()).unwrap_or_default();
+        let changed = |learnt: &PoolCurve| {
+            drift.changed(&learnt.curve, learnt.memory_bytes as f64 / learnt.memory_per_byte)
+        };
+        let has_changed = learnt.as_ref().is_some_and(changed);
         let curve = match &learnt {
             Some(learnt) if is_known => {
                 let learnt = measured.correct(&in_slabs(learnt, pool.slab_bytes));
@@ -174,6 +186,8 @@ impl Controller {
             reads_per_sec,
             mean_rate,
             measured,
+            drift,
+            has_changed,
             counts,
             backend_per_sec,
             miss_cost,
@@ -267,8 +281,8 @@ pub(super) fn view(
     (view, unmet)
 }
 
-/// Gives pools whose curve is not known their shares by weight, and no policy may change that.
-/// Returns of which none is learnt, in words.
+/// Gives pools whose curve is not known their shares by weight, as far as they will soon fill them,
+/// and no policy may change that. Returns of which none is learnt, in words.
 fn pin_unknown(view: &mut View, seen: &[Seen]) -> Option<String> {
     if seen.iter().all(|seen| seen.is_known) {
         return None;
@@ -276,7 +290,9 @@ fn pin_unknown(view: &mut View, seen: &[Seen]) -> Option<String> {
     let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
     let shares = partition::shares(view, &weights);
     for ((pool, share), _) in view.pools.iter_mut().zip(shares).zip(seen).filter(|(_, seen)| !seen.is_known) {
-        (pool.floor, pool.ceiling) = (share.memory, share.memory);
+        let soon = pool.used.saturating_mul(2).max(share.memory / BEGIN_PART).max(pool.floor);
+        let size = share.memory.min(soon);
+        (pool.floor, pool.ceiling) = (size, size);
     }
     let without: Vec<&str> =
         seen.iter().filter(|seen| !seen.is_learnt).map(|seen| &*seen.pool.name).collect();

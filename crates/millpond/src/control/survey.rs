@@ -6,7 +6,7 @@ use std::time::Duration;
 use curve::MissRatioCurve;
 use memory::{Cache, Error, PoolId};
 
-use super::{Controller, Glance, Last};
+use super::{Controller, Glance, Last, forget};
 
 /// A pool as a [`Controller`] sees it.
 #[derive(Clone, Debug)]
@@ -48,8 +48,11 @@ impl Controller {
     /// # Errors
     /// [`memory::ErrorKind::Config`] if the settings of curves are refused.
     pub fn survey(&mut self, cache: &Cache) -> Result<Vec<PoolSurvey>, Error> {
-        let Glance { now, pools, seen, .. } = self.glance(cache)?;
+        let Glance { now, pools, mut seen, .. } = self.glance(cache)?;
         self.last_nanos = Some(now);
+        for (pool, seen) in pools.iter().zip(&mut seen) {
+            forget(cache, pool, seen, (None, self.last.get(&pool.id)))?;
+        }
         let last = pools.iter().zip(&seen).map(|(pool, seen)| (pool.id, Last::of(pool, seen, None)));
         self.last = last.collect();
         let surveyed = pools.iter().zip(seen).map(|(pool, seen)| {

@@ -36,6 +36,7 @@ fn decided(node: &str, moves: usize, pools: Vec<DecidedPool>) -> Decided {
         node: node.to_owned(),
         memory_bytes: 64 * MIB,
         is_short: true,
+        idle: None,
         moves: (0..moves).map(step).collect(),
         pools,
         unmet: Vec::new(),

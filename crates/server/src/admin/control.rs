@@ -30,8 +30,9 @@ pub(super) fn decisions(shared: &Shared, asked: &Asked) -> Value {
         // True while an orchestrator decides instead.
         "led": shared.control.is_led(),
         "policy": config.policy,
-        // False while memory is free: then nothing is decided.
+        // False while memory is free, or what the last moves brought is not known yet.
         "decides": last.as_ref().is_some_and(|last| last.is_decided),
+        "idle": last.as_ref().and_then(|last| last.idle).map(|idle| idle.to_string()),
         "next_secs": last.as_ref().map(|last| last.next.as_secs_f64()),
         "memory_bytes": last.as_ref().map(|last| last.memory_bytes),
         "rounds": figures.rounds,
