@@ -3,6 +3,7 @@
 mod engine;
 mod instances;
 mod intervals;
+mod loads;
 mod model;
 mod phases;
 mod promises;
@@ -21,4 +22,5 @@ pub const EXPERIMENTS: &[Experiment] = &[
     solver::X30,
     intervals::X31,
     engine::X43,
+    loads::X44,
 ];
