@@ -334,10 +334,11 @@ impl Controller {
         };
         // There is less memory now than was granted, or more is needed beside slabs, or bounds
         // became others.
-        let is_fitted = !is_decided
-            && pools.iter().zip(&decision.grants).any(|(pool, grant)| {
-                pool.granted_bytes.is_some_and(|granted| granted.abs_diff(grant.memory) >= LEAST_TOLD)
-            });
+        let granted: u64 = pools.iter().filter_map(|pool| pool.granted_bytes).sum();
+        let differs = |(pool, grant): (&PoolStats, &Grant)| {
+            pool.granted_bytes.is_some_and(|granted| granted.abs_diff(grant.memory) >= LEAST_TOLD)
+        };
+        let is_fitted = !is_decided && (granted > memory || pools.iter().zip(&decision.grants).any(differs));
         // Before anything is decided each keeps what it has, as after a restart.
         let grants = is_decided || is_fitted || is_short && self.last_nanos.is_none();
         let is_applied = (is_fitted || grants && !self.dry_run) && apply(cache, &pools, &decision.grants)?;
