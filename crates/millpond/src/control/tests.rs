@@ -231,6 +231,12 @@ fn a_reserve_that_is_raised_holds_while_decisions_wait() {
     let round = controller.round(&load.cache).expect("a round");
     assert!(!round.is_decided && round.is_applied, "{round:#?}");
     assert!(granted(&load) >= reserve, "{} of {reserve}", granted(&load));
+    // And so does memory that is lowered by less than a move that is told.
+    load.cache.set_memory(ByteSize::new((32 << 20) - (64 << 10))).expect("nothing is held");
+    load.clock.advance(Duration::from_secs(1));
+    let round = controller.round(&load.cache).expect("a round");
+    let sum: u64 = load.cache.stats().pools.iter().filter_map(|pool| pool.granted_bytes).sum();
+    assert!(!round.is_decided && sum <= round.memory_bytes, "{sum} of {}", round.memory_bytes);
 }
 
 #[test]
