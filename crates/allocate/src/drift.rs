@@ -4,6 +4,8 @@
 //! tell one from the other, though it could give memory under the one and not under the other. The
 //! requests that were added to a curve since a while ago show it at other sizes too.
 
+use std::sync::Arc;
+
 use curve::MissRatioCurve;
 
 /// Requests in the sample after which what was added is compared with what was known.
@@ -17,7 +19,7 @@ const CHANGED_BY_CHANCE: f64 = 6.0;
 /// A curve as it was when it was compared last.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Drift {
-    known: Option<MissRatioCurve>,
+    known: Option<Arc<MissRatioCurve>>,
 }
 
 impl Drift {
@@ -26,7 +28,7 @@ impl Drift {
     pub fn changed(&mut self, curve: &MissRatioCurve, memory: f64) -> bool {
         let both = self.known.as_ref().and_then(|known| Some((known, known.confidence()?)));
         let (Some((known, before)), Some(now)) = (both, curve.confidence()) else {
-            self.known = Some(curve.clone());
+            self.known = Some(Arc::new(curve.clone()));
             return false;
         };
         let (requests, samples) = (now.requests - before.requests, now.samples - before.samples);
@@ -36,13 +38,13 @@ impl Drift {
         // If there are fewer, it was aged meanwhile.
         let is_changed = samples > 0.0 && requests > 0.0 && before.samples >= LEAST_SAMPLES && {
             PARTS.iter().any(|part| {
-                let [was, is] = [known, curve].map(|curve| curve.miss_ratio(part * memory));
+                let [was, is] = [&**known, curve].map(|curve| curve.miss_ratio(part * memory));
                 let added = (is * now.requests - was * before.requests) / requests;
                 let chance = (was * (1.0 - was) / samples.min(before.samples)).sqrt();
                 (added - was).abs() > CHANGED + CHANGED_BY_CHANCE * chance
             })
         };
-        self.known = Some(curve.clone());
+        self.known = Some(Arc::new(curve.clone()));
         is_changed
     }
 }

@@ -105,13 +105,13 @@ impl<P: Policy + Clone> Policy for Guarded<P> {
             let (mut wanted, mut grants) = self.wanted(&seen);
             let mut part = 1.0;
             if possible(&seen, &present) && self.rails.instances_hold(&seen, &present) {
-                let mut is_doubtful = is_doubtful(&seen, &present, &grants);
-                if is_doubtful && pin_doubtful(&mut seen, &present, &grants) {
+                let mut is_held = is_doubtful(&seen, &present, &grants);
+                if is_held && pin_doubtful(&mut seen, &present, &grants) {
                     (wanted, grants) = self.wanted(&seen);
-                    is_doubtful = self::is_doubtful(&seen, &present, &grants);
+                    is_held = is_doubtful(&seen, &present, &grants);
                 }
                 // A step by itself may save nothing: to the end of a plateau it takes several.
-                if is_doubtful || !self.rails.worthwhile(&seen, &present, &grants) {
+                if is_held || !self.rails.worthwhile(&seen, &present, &grants) {
                     grants = present;
                 } else {
                     part = self.rails.part(&seen, &present, &grants);
@@ -212,6 +212,15 @@ impl<P: Policy + Clone> Guarded<P> {
 }
 
 impl Rails {
+    /// The rails of a policy that goes by `aim` ([`crate::registry::Entry::aim`]), without nodes and
+    /// instances. What policies with another aim than misses gain cannot be measured live, so that
+    /// their decisions have no hysteresis.
+    #[must_use]
+    pub fn for_aim(self, aim: Option<Aim>) -> Self {
+        let hysteresis = if aim == Some(Aim::Misses) { self.hysteresis } else { 0.0 };
+        Self { hysteresis, aim: Aim::Misses, nodes: Vec::new(), instances: Vec::new(), ..self }
+    }
+
     /// The view with narrower bounds, and the bounds that do not fit.
     fn narrowed(&self, view: &View) -> (View, Vec<Unmet>) {
         let mut view = view.clone();

@@ -24,6 +24,9 @@
 //! | [`demand`] | the rate of requests by which a pool has memory |
 //! | [`registry`] | all policies by name |
 //! | [`interval`] | the time until the next decision |
+//! | [`pace`] | the time that decisions wait for what the last one brought |
+//! | [`measured`] | curves corrected by what pools missed in fact |
+//! | [`drift`] | loads that become others, as curves show them |
 //! | [`fairness`] | the normalised throughput: the gain or loss of a pool against its share |
 //! | [`fair`] | the highest least normalised throughput if memory alone moves |
 //! | [`drf`] | dominant resource fairness, with memory by weight |

@@ -276,7 +276,9 @@ mod tests {
             };
             let (bytes, written) = tokio::join!(reads, writes);
             assert_eq!(written.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
-            assert!((20..=24).contains(&bytes), "{bytes} bytes until a minute has passed");
+            // What comes before the first byte waits may start the minute anew.
+            let most = if asks_more { 24 } else { 22 };
+            assert!((20..=most).contains(&bytes), "{bytes} bytes until a minute has passed");
         }
     }
 

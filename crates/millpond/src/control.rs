@@ -271,16 +271,9 @@ impl Controller {
             let context = format!("rails must be shares from 0 to 1: {:?}", config.rails);
             return Err(Error::new(ErrorKind::Config, context));
         }
-        let rails = Rails {
-            hysteresis: if entry.aim == Some(Aim::Misses) { hysteresis } else { 0.0 },
-            aim: Aim::Misses,
-            nodes: Vec::new(),
-            instances: Vec::new(),
-            ..config.rails
-        };
         let tempo = Tempo { shortest_secs: 2.0, ..Tempo::default() };
         Ok(Self {
-            policy: Guarded::new(entry.registered(), rails),
+            policy: Guarded::new(entry.registered(), config.rails.for_aim(entry.aim)),
             objective: config.objective,
             miss_costs: config.miss_costs,
             promises: config.promises,

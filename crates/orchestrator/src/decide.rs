@@ -114,11 +114,8 @@ pub(crate) struct Decider {
 
 impl Decider {
     pub(crate) fn new(entry: &'static Entry, rails: &Rails, objective: Objective) -> Self {
-        let hysteresis = if entry.aim == Some(Aim::Misses) { rails.hysteresis } else { 0.0 };
         // Nodes and instances are the fleet's own.
-        let rails =
-            Rails { hysteresis, aim: Aim::Misses, nodes: Vec::new(), instances: Vec::new(), ..rails.clone() };
-        let policy = Guarded::new(entry.registered(), rails);
+        let policy = Guarded::new(entry.registered(), rails.clone().for_aim(entry.aim));
         Self { policy, aim: entry.aim, objective, pace: Pace::default(), last: None }
     }
 

@@ -237,8 +237,9 @@ impl PoolState {
         pool
     }
 
-    /// Takes the counters of a report, which comes this long after the last one.
-    fn note(&mut self, secs: f64) {
+    /// Takes the counters of a report, which comes this long after the last one. Returns whether
+    /// that added to what is measured.
+    fn note(&mut self, secs: f64) -> bool {
         let secs = match self.report.counted_at_millis {
             0 => secs,
             // Read at other moments than reported: by a reporter that speaks for others.
@@ -246,7 +247,7 @@ impl PoolState {
                 let before = std::mem::replace(&mut self.counted_at_millis, at);
                 if before == at {
                     // Not read since then: that says nothing about requests.
-                    return;
+                    return false;
                 }
                 // The first ones are compared with none.
                 let is_later = before > 0 && before < at;
@@ -274,6 +275,7 @@ impl PoolState {
             let now = misses as f64 / secs;
             self.misses_per_sec = now + SMOOTHING * (self.misses_per_sec - now);
         }
+        secs > 0.0
     }
 }
 
@@ -411,8 +413,9 @@ impl Member {
         }
         let secs = self.reported_at.map_or(0.0, |before| now.saturating_sub(before) as f64 / 1e9);
         for pool in self.pools.values_mut() {
-            pool.note(secs);
-            pool.correct();
+            if pool.note(secs) || pool.curve_at == now {
+                pool.correct();
+            }
         }
         self.told_grants.clear();
         self.reported_at = Some(now);
