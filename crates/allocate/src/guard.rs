@@ -212,9 +212,9 @@ impl<P: Policy + Clone> Guarded<P> {
 }
 
 impl Rails {
-    /// The rails of a policy that goes by `aim` ([`crate::registry::Entry::aim`]), without nodes and
-    /// instances. What policies with another aim than misses gain cannot be measured live, so that
-    /// their decisions have no hysteresis.
+    /// The rails of a policy that goes by `aim` ([`crate::registry::Entry::aim`]), without nodes
+    /// and instances. The gain of policies with another aim than misses cannot be measured live, so
+    /// that their decisions have no hysteresis.
     #[must_use]
     pub fn for_aim(self, aim: Option<Aim>) -> Self {
         let hysteresis = if aim == Some(Aim::Misses) { self.hysteresis } else { 0.0 };

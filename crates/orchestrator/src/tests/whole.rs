@@ -436,7 +436,7 @@ fn a_node_whose_servers_have_left_gives_its_memory_back() {
         node.caches.clear();
     }
     world.run(200).unwrap();
-    // And what is left by rounding to parts of 32 bytes, which nobody lacks.
+    // And the remainder of rounding to 32 bytes.
     let left = world.counted(0).expect("it is counted");
     assert!((SPARE..=SPARE + 32).contains(&left), "nothing but the spare: {left}");
     let after = others(&world);
