@@ -249,6 +249,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_read_a_byte_at_a_time_is_given_up() {
+        /// The time that a client takes to read a byte.
+        const READ_PAUSE: Duration = Duration::from_secs(3);
         for asks_more in [false, true] {
             let (client, server) = tokio::io::duplex(1);
             let (mut answers, mut requests) = tokio::io::split(client);
@@ -256,29 +258,32 @@ mod tests {
             requests.write_all(b"x").await.expect("room");
             asked.read_u8().await.expect("a request");
             let reads = async {
-                let mut bytes = 0;
                 while answers.read_u8().await.is_ok() {
-                    bytes += 1;
-                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    tokio::time::sleep(READ_PAUSE).await;
                     if asks_more {
                         // The other end may be gone.
                         let _ = requests.write_u8(b'x').await;
                     }
                 }
-                bytes
             };
+            let start = Instant::now();
             let writes = async move {
                 let requests = async {
                     while asked.read_u8().await.is_ok() {}
                     std::future::pending().await
                 };
-                tokio::select! { written = server.write_all(&[0; 100]) => written, more = requests => more }
+                let written = tokio::select! {
+                    written = server.write_all(&[0; 100]) => written,
+                    more = requests => more,
+                };
+                (written.map_err(|error| error.kind()), start.elapsed())
             };
-            let (bytes, written) = tokio::join!(reads, writes);
-            assert_eq!(written.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
-            // What comes before the first byte waits may start the minute anew.
-            let most = if asks_more { 24 } else { 22 };
-            assert!((20..=most).contains(&bytes), "{bytes} bytes until a minute has passed");
+            let ((), (written, elapsed)) = tokio::join!(reads, writes);
+            assert_eq!(written, Err(io::ErrorKind::TimedOut));
+            // The first byte after the minute ends it, and a request that comes before the first
+            // byte waits may start it anew: two pauses, and a third for the timer's rounding.
+            assert!(elapsed >= LONGEST_ANSWER, "{elapsed:?}");
+            assert!(elapsed < LONGEST_ANSWER + 3 * READ_PAUSE, "{elapsed:?}");
         }
     }
 
