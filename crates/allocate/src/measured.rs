@@ -214,22 +214,25 @@ impl Measured {
     /// The curve with its sizes scaled, if that alone explains what was measured last far off the
     /// curve: a cliff is a little elsewhere. By the difference of miss ratios there is none beyond.
     fn cliff_elsewhere(&self, curve: &MissRatioCurve) -> Option<MissRatioCurve> {
-        let mut known: Vec<(f64, Counts)> =
-            self.sizes.iter().map(|size| (size.age_secs, size.counts)).collect();
-        known.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let explained = known.iter().find_map(|(_, counts)| {
-            let (size, offset) = counts.offset(curve);
-            let at = |part: f64| (curve.miss_ratio(size * part) - offset - curve.miss_ratio(size)).abs();
-            let steps = (1..=CLIFF_STEPS).map(|step| f64::from(step) * CLIFF_PART / f64::from(CLIFF_STEPS));
+        let known = self.sizes.iter().map(|known| (known.age_secs, known.counts.offset(curve)));
+        let mut far: Vec<(f64, (f64, f64))> =
+            known.filter(|(_, (_, offset))| offset.abs() >= CLIFF).collect();
+        far.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let explained = far.into_iter().find_map(|(_, (size, offset))| {
+            let missed = curve.miss_ratio(size) + offset;
+            let is_near = |miss_ratio: f64| (miss_ratio - missed).abs() <= offset.abs() / 4.0;
             // More was missed than by the curve: what it has for less memory.
-            let mut parts = steps.map(|part| if offset > 0.0 { 1.0 - part } else { 1.0 + part });
-            let is_far = offset.abs() >= CLIFF;
-            let part = is_far.then(|| parts.find(|&part| at(part) <= offset.abs() / 4.0)).flatten()?;
+            let part_at = |part: f64| if offset > 0.0 { 1.0 - part } else { 1.0 + part };
+            let farthest = curve.miss_ratio(size * part_at(CLIFF_PART));
+            let is_between = is_near(farthest) || (farthest > missed) == (offset > 0.0);
+            let steps = (1..=CLIFF_STEPS).map(|step| f64::from(step) * CLIFF_PART / f64::from(CLIFF_STEPS));
+            let mut parts = steps.map(part_at).filter(|_| is_between);
+            let part = parts.find(|&part| is_near(curve.miss_ratio(size * part)))?;
             Some((size, curve.scaled(curve.unit(), 1.0 / part)))
         });
         // With more memory the cliff was not there either.
         let (size, scaled) = explained?;
-        let mut others = known.iter().map(|(_, counts)| counts.offset(&scaled));
+        let mut others = self.sizes.iter().map(|known| known.counts.offset(&scaled));
         let is_refuted = others.any(|(other, offset)| other > size && offset >= CLIFF);
         (!is_refuted).then_some(scaled)
     }
@@ -270,23 +273,10 @@ impl Measured {
         };
         // A straight line has a bend if it would leave the range of miss ratios.
         let bends = [1.0 - offset, -offset].map(|bound| curve.size_for(bound).filter(|_| bound < 1.0));
-        let own = curve.points().iter().map(|point| point.size);
         let measured = offsets.iter().map(|known| known.0 as u64);
-        let mut sizes: Vec<u64> = own.chain(measured).chain(bends.into_iter().flatten()).chain([1]).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        let mut near = 0;
-        let points = sizes.into_iter().filter(|&size| size > 0).map(|size| {
-            let (missed, at) = curve.miss_ratio_near(size as f64, near);
-            near = at;
-            Point { size, miss_ratio: (missed + offset_at(size as f64)).clamp(0.0, 1.0) }
-        });
-        let points = [curve.points()[0]].into_iter().chain(points);
-        match (MissRatioCurve::new(curve.unit(), points), curve.confidence()) {
-            (Ok(corrected), Some(known)) => corrected.with_confidence(known),
-            (Ok(corrected), None) => corrected,
-            (Err(_), _) => curve.clone(),
-        }
+        let mut further: Vec<u64> = measured.chain(bends.into_iter().flatten()).chain([1]).collect();
+        further.sort_unstable();
+        curve.adjusted(&further, |size, missed| missed + offset_at(size))
     }
 }
 

@@ -42,6 +42,35 @@ impl MissRatioCurve {
         Self { unit: self.unit, points, confidence: self.confidence }
     }
 
+    /// The same curve with each miss ratio replaced by `missed` of its size and itself, but for that
+    /// of size 0. The sizes of `further`, which rise, get points of their own. Results above 1 or
+    /// below 0 count as these, and one that exceeds that of a smaller size counts as that.
+    #[must_use]
+    pub fn adjusted(&self, further: &[u64], missed: impl Fn(f64, f64) -> f64) -> Self {
+        let mut points = Vec::with_capacity(self.points.len() + further.len());
+        let (mut least, mut last) = (self.points[0].miss_ratio, 0);
+        points.push(self.points[0]);
+        let mut add = |size: u64, before: f64| {
+            if size > last {
+                least = missed(size as f64, before).clamp(0.0, least);
+                points.push(Point { size, miss_ratio: least });
+                last = size;
+            }
+        };
+        let mut further = further.iter().copied().peekable();
+        for pair in self.points.windows(2) {
+            let (left, right) = (pair[0], pair[1]);
+            while let Some(size) = further.next_if(|&size| size < right.size) {
+                let share = size.saturating_sub(left.size) as f64 / (right.size - left.size) as f64;
+                add(size, left.miss_ratio + share * (right.miss_ratio - left.miss_ratio));
+            }
+            add(right.size, right.miss_ratio);
+        }
+        let end = self.points[self.points.len() - 1].miss_ratio;
+        further.for_each(|size| add(size, end));
+        Self { points, ..*self }
+    }
+
     /// The smallest size with at most this `miss_ratio`; `None` if there is no such size.
     pub fn size_for(&self, miss_ratio: f64) -> Option<u64> {
         let after = self.points.partition_point(|point| point.miss_ratio > miss_ratio);

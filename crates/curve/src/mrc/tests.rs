@@ -145,3 +145,29 @@ fn the_size_for_a_miss_ratio_is_the_smallest_that_has_it() {
     assert_eq!(doubled.size_for(0.4), Some(410));
     assert_eq!(doubled.miss_ratio(0.0), 1.0);
 }
+
+proptest! {
+    #[test]
+    fn an_adjusted_curve_is_the_curve_through_all_its_sizes(
+        curve in any_curve(),
+        mut further in proptest::collection::vec(0..12_000_u64, 0..8),
+        offset in -0.5..0.5_f64,
+    ) {
+        further.sort_unstable();
+        let adjusted = curve.adjusted(&further, |size, missed| missed + offset * size / 12_000.0);
+        let own = curve.points().iter().map(|point| point.size);
+        let mut sizes: Vec<u64> = own.chain(further).filter(|&size| size > 0).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let points = sizes.into_iter().map(|size| {
+            let missed = curve.miss_ratio(size as f64) + offset * size as f64 / 12_000.0;
+            Point { size, miss_ratio: missed.clamp(0.0, 1.0) }
+        });
+        let expected = MissRatioCurve::new(Unit::Bytes, [curve.points()[0]].into_iter().chain(points)).unwrap();
+        prop_assert_eq!(adjusted.points().len(), expected.points().len());
+        for (a, b) in adjusted.points().iter().zip(expected.points()) {
+            prop_assert_eq!(a.size, b.size);
+            prop_assert!((a.miss_ratio - b.miss_ratio).abs() < 1e-9, "{:?} and {:?}", a, b);
+        }
+    }
+}
