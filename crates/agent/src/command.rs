@@ -173,14 +173,22 @@ pub fn report(look: &Look, before: Option<&Look>) -> String {
             let _ = writeln!(shown, "  missed {share:.2} % of {reads} reads");
         }
         match pool.curve.as_ref().and_then(read) {
-            None => shown.push_str("  its curve is not known yet\n"),
+            None => {
+                shown.push_str("  its curve is not known yet");
+                if let Some((reads, enough)) = look.learning {
+                    let _ = write!(shown, ": {reads} of {enough} reads were seen");
+                }
+                shown.push('\n');
+            }
             Some(curve) => {
                 for part in PARTS {
                     let bytes = (whole as f64 * part) as u64;
                     let missed = curve.miss_ratio(bytes as f64) * 100.0;
+                    // Nothing was seen that would need more.
+                    let most = if bytes > curve.max_size() { " at most" } else { "" };
                     let _ = writeln!(
                         shown,
-                        "  with {:>10}  {missed:>6.2} % missed",
+                        "  with {:>10} {most} {missed:>6.2} % missed",
                         ByteSize::new(bytes).to_string()
                     );
                 }
@@ -285,6 +293,11 @@ mod tests {
         let shown = report(&unlimited, None);
         assert!(shown.contains("limit none") && shown.contains(" 180MiB"), "{shown}");
         assert!(shown.contains("how far this is off is not known"), "{shown}");
+        let mut learning = Look { learning: Some((70, 4_096)), ..look.clone() };
+        learning.pools[0].curve = None;
+        assert!(report(&learning, None).contains("not known yet: 70 of 4096 reads were seen"));
+        learning.pools[0].curve = Some(curve::write([(100 << 20, 0.4)]));
+        assert!(report(&learning, None).contains("200MiB  at most  40.00 % missed"));
         let mut sampled = look.clone();
         let curve = sampled.pools[0].curve.as_mut().expect("it has one");
         (curve.samples, curve.error) = (5_000.0, 0.0123);

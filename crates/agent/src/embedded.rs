@@ -167,6 +167,7 @@ impl Instance for Embedded {
             least: amounts::of_memory(self.least_bytes.max(self.cache.least_memory().as_u64())),
             most: amounts::of_memory(self.cache.max_memory().as_u64()),
             pools,
+            learning: None,
         })
     }
 

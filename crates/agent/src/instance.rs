@@ -43,6 +43,9 @@ pub struct Look {
     pub most: Vec<Amount>,
     /// All pools, each with its name, and its curve if that is known.
     pub pools: Vec<PoolReport>,
+    /// The reads so far that a curve is learnt from, and those from which one is told; `None`: it
+    /// is told, or is not learnt from reads.
+    pub learning: Option<(u64, u64)>,
 }
 
 /// A cache instance: one that is embedded in this process, or another server.

@@ -10,7 +10,7 @@
 
 use std::borrow::Cow;
 
-use curve::{MissRatioCurve, Point};
+use curve::MissRatioCurve;
 
 /// The time in which half of what was measured with the present memory is forgotten, in seconds:
 /// long enough for some ten thousand misses of a busy pool, whose mean is then off by less than a

@@ -170,6 +170,22 @@ impl Shards {
         self.stack.find(hash).map(|found| self.distance(found))
     }
 
+    /// Records a read of a key that was used before, though perhaps unseen: if the key is not
+    /// tracked yet, the read counts as a hit in caches of at least `distance`.
+    pub fn record_known(&mut self, access: &Access, distance: u64) {
+        self.count_reads(1);
+        if place(access.hash) >= self.threshold {
+            return;
+        }
+        let is_new = !self.stack.has(access.hash);
+        let kind = if is_new { Kind::Write } else { Kind::Read };
+        let entry = self.stack.search(access.hash);
+        self.record_followed(entry, &Access { kind, ..*access });
+        if is_new {
+            self.count(access.hash, Some(distance));
+        }
+    }
+
     /// Records an access to a tracked key, whose search ended at this entry of the stack's table.
     #[inline]
     fn record_followed(&mut self, entry: u32, access: &Access) {

@@ -9,10 +9,12 @@
 //!   that are not seen neither count nor move keys. If requests are independent of each other, as
 //!   under Zipf's law, a part of the stream has the curve of the whole; a loop's curve would come
 //!   out too low.
-//! - It begins late: a key that is seen for the first time may have been used before. Until some
-//!   reads of each followed key were seen, such a read is not counted, as its distance is unknown;
-//!   then the early counts are dropped. Later it is a miss at every size, unless the server says
-//!   that it was a hit.
+//! - It begins late: a key that is seen for the first time may have been used before. If the server
+//!   says that it was a hit, it is one with the present memory, and a miss with less than all keys
+//!   take that were seen; of the sizes between, each is as likely as another, and the curve's bound
+//!   of error says how much hangs on that. If the server does not say, such a read is not counted
+//!   until some reads of each followed key were seen; then the early counts are dropped, and later
+//!   it is a miss at every size.
 //! - Removals and expiries are not seen. If the server says that a key was a miss whose place is
 //!   well within the cache's present size, it was removed: the access misses at every size.
 
@@ -20,7 +22,7 @@ use std::time::Duration;
 
 use base::hash::key_hash;
 use base::rng::entropy_seed;
-use curve::{Estimator, Kind, MissRatioCurve, Shards, Unit};
+use curve::{Access, Confidence, Estimator, Kind, MissRatioCurve, Shards, Unit};
 
 use super::wire::Address;
 use crate::{InstanceError, Nanos};
@@ -30,9 +32,12 @@ const TIMES_MEMORY: u64 = 4;
 /// A key that was a miss though less than this share of the cache was used since was removed.
 const REMOVED_WITHIN: f64 = 0.5;
 
-/// Reads, for each followed key and in all, after which an unknown key is a new one.
+/// Reads of followed keys from which there is a curve, in all; and for each key, if the server does
+/// not say what hit.
 const WARM_READS_PER_KEY: u64 = 3;
 const LEAST_WARM_READS: u64 = 4096;
+/// The steps by which any number of places lie evenly between 0 and 1.
+const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
 /// Halvings by which early reads are forgotten.
 const FORGETTING: u32 = 5;
 
@@ -133,6 +138,15 @@ pub(super) struct Learner {
     /// yet.
     recorded: u64,
     is_warm: bool,
+    /// True if the server says whether a read was a hit.
+    tells: bool,
+    /// Reads of keys that were hits though they had not been seen before; halved like the
+    /// estimator's counts.
+    unplaced: f64,
+    /// The place between the two sizes at which the next such read is counted, from 0 to 1.
+    spread: f64,
+    /// The size of all keys that had been seen when early counts were halved last.
+    halved_at: f64,
     /// Reads that revealed a removal.
     pub(super) removals: u64,
     /// Reports that the server dropped.
@@ -151,6 +165,10 @@ impl Learner {
             besides: 0.0,
             recorded: 0,
             is_warm: false,
+            tells: false,
+            unplaced: 0.0,
+            spread: 0.0,
+            halved_at: 0.0,
             removals: 0,
             skipped: 0,
         }
@@ -182,9 +200,14 @@ impl Learner {
             self.besides += 1.0;
             return;
         }
+        self.tells |= outcome != Outcome::Unknown;
         let kind = match (outcome, self.shards.locate(hash)) {
+            (Outcome::Hit, None) if self.present > 0 => {
+                self.read_unseen(&Access { hash, size, kind: Kind::Read });
+                return self.note_recorded();
+            }
             (Outcome::Hit, None) => Kind::Write,
-            (_, None) if !self.is_warm => Kind::Write,
+            (Outcome::Unknown, None) if !self.is_warm => Kind::Write,
             (Outcome::Miss, Some(place)) if (place as f64) < self.present as f64 * REMOVED_WITHIN => {
                 self.removals += 1;
                 self.shards.record(hash, 0, Kind::Remove);
@@ -198,21 +221,60 @@ impl Learner {
             // either: else they would be taken for hits that the sample lacks.
             self.besides -= 1.0 / self.shards.rate() - 1.0;
         }
+        self.note_recorded();
+    }
+
+    /// Counts a read of a key that had not been seen, and yet was a hit: at a size between that of
+    /// all keys that had been, which did not have it, and the present one, which has.
+    fn read_unseen(&mut self, access: &Access) {
+        let seen = self.shards.footprint();
+        // Earlier ones were placed knowing less.
+        if seen > 2.0 * self.halved_at {
+            self.halved_at = seen;
+            self.halve();
+        }
+        let least = (seen as u64).min(self.present);
+        self.spread = (self.spread + GOLDEN_RATIO).fract();
+        let distance = least + (self.spread * (self.present - least) as f64) as u64;
+        self.unplaced += 1.0;
+        self.shards.record_known(access, distance);
+    }
+
+    /// Notes a read of a followed key.
+    fn note_recorded(&mut self) {
         if !self.is_warm {
             self.recorded += 1;
-            let enough = (self.shards.keys() as u64).saturating_mul(WARM_READS_PER_KEY).max(LEAST_WARM_READS);
-            if self.recorded >= enough {
+            if self.recorded >= self.enough() {
                 self.warm_up();
             }
         }
     }
 
-    /// Ends the time in which keys that are seen for the first time do not count. What was counted
-    /// in it weighs next to nothing from now on.
+    /// Reads of followed keys after which there is a curve.
+    fn enough(&self) -> u64 {
+        let of_keys = if self.tells { 0 } else { self.shards.keys() as u64 };
+        of_keys.saturating_mul(WARM_READS_PER_KEY).max(LEAST_WARM_READS)
+    }
+
+    /// The reads of followed keys so far, and those from which there is a curve; `None` once there
+    /// were enough.
+    pub(super) fn progress(&self) -> Option<(u64, u64)> {
+        (!self.is_warm).then(|| (self.recorded, self.enough()))
+    }
+
+    /// Ends the time in which there is no curve. If keys that were seen for the first time did not
+    /// count in it, what was counted weighs next to nothing from now on.
     pub(super) fn warm_up(&mut self) {
         self.is_warm = true;
-        self.besides = 0.0;
-        (0..FORGETTING).for_each(|_| self.shards.age());
+        if !self.tells {
+            self.besides = 0.0;
+            (0..FORGETTING).for_each(|_| self.halve());
+        }
+    }
+
+    fn halve(&mut self) {
+        self.unplaced /= 2.0;
+        self.shards.age();
     }
 
     /// Records a write; `size` 0 is unknown.
@@ -241,7 +303,7 @@ impl Learner {
                 return;
             }
             self.aged_at = self.aged_at.saturating_add(self.half_life);
-            self.shards.age();
+            self.halve();
         }
         self.aged_at = now;
     }
@@ -255,7 +317,10 @@ impl Learner {
             self.besides -= whole;
         }
         let curve = self.shards.curve();
-        curve.confidence().filter(|known| self.is_warm && known.samples > 0.0).map(|_| curve)
+        let known = curve.confidence().filter(|known| self.is_warm && known.samples > 0.0)?;
+        // If all of them were at one end of the sizes at which they may be, and not evenly between.
+        let unplaced = self.unplaced / known.samples / 2.0;
+        Some(curve.with_confidence(Confidence { error: (known.error + unplaced).min(1.0), ..known }))
     }
 
     #[cfg(test)]
@@ -266,6 +331,8 @@ impl Learner {
 
 #[cfg(test)]
 mod tests {
+    use rand::RngExt as _;
+
     use super::*;
 
     fn learner() -> Learner {
@@ -276,16 +343,68 @@ mod tests {
     }
 
     #[test]
-    fn a_first_hit_is_not_counted_and_a_first_miss_is() {
+    fn a_first_hit_is_one_with_the_present_memory_and_a_first_miss_with_none() {
         let mut learner = learner();
         let key = learner.hash(b"key");
         learner.read(key, 10, Outcome::Hit);
-        assert!(learner.curve().is_none(), "its distance is unknown");
+        let curve = learner.curve().expect("a curve");
+        assert!(curve.miss_ratio(1_000.0) == 0.0 && curve.miss_ratio(10.0) > 0.9);
+        assert!(curve.confidence().expect("it is learnt").error >= 0.5);
         learner.read(key, 10, Outcome::Hit);
-        assert_eq!(learner.curve().expect("a curve").miss_ratio(10.0), 0.0);
+        assert_eq!(learner.curve().expect("a curve").miss_ratio(10.0), 0.5);
         let other = learner.hash(b"other");
         learner.read(other, 0, Outcome::Miss);
-        assert_eq!(learner.curve().expect("a curve").miss_ratio(1e9), 0.5);
+        assert!((learner.curve().expect("a curve").miss_ratio(1e9) - 1.0 / 3.0).abs() < 1e-9);
+        // If it is not known how much memory there is, nothing is known of it.
+        let mut unsized_yet = Learner::new(&Sampling::default(), 0);
+        unsized_yet.warm_up();
+        unsized_yet.read(key, 10, Outcome::Hit);
+        assert!(unsized_yet.curve().is_none());
+    }
+
+    /// Popularity, of which a server reports one window in ten: most hits are of keys that were not
+    /// seen before.
+    #[test]
+    fn a_curve_from_few_reads_is_as_far_off_as_it_says() {
+        const KEYS: u64 = 40_000;
+        const PRESENT: u64 = KEYS / 2;
+        let mut exact = Shards::fixed_rate(Unit::Items, 1.0);
+        let sampling = Sampling { keys: 1 << 20, ..Sampling::default() };
+        let mut learner = Learner::new(&sampling, 0);
+        learner.resize(PRESENT, PRESENT);
+        let mut rng = base::rng::seeded(7);
+        let mut read = |exact: &mut Shards, learner: Option<&mut Learner>| {
+            // Rather more are read of low numbers.
+            let key = (rng.random::<f64>().powi(3) * KEYS as f64) as u64;
+            let hash = key_hash(1, &key.to_le_bytes());
+            let has = exact.locate(hash).is_some_and(|distance| distance <= PRESENT);
+            exact.record(hash, 1, Kind::Read);
+            if let Some(learner) = learner {
+                learner.read(hash, 1, if has { Outcome::Hit } else { Outcome::Miss });
+            }
+        };
+        for _ in 0..400_000 {
+            read(&mut exact, None);
+        }
+        (0..FORGETTING).for_each(|_| exact.age());
+        let mut compared = 0;
+        for round in 0..100 {
+            for number in 0..10_000 {
+                read(&mut exact, (number < 1_000).then_some(&mut learner));
+            }
+            let (known, curve) = (exact.curve(), learner.curve());
+            let Some(curve) = curve else { continue };
+            let sizes = || (1..=20).map(|part| (part * PRESENT / 20) as f64);
+            let off =
+                sizes().map(|size| (curve.miss_ratio(size) - known.miss_ratio(size)).abs()).sum::<f64>();
+            let off = off / 20.0;
+            let told = curve.confidence().expect("it is learnt").error;
+            assert!(off <= told, "{round}: {off} of {told}");
+            let here = curve.miss_ratio(PRESENT as f64) - known.miss_ratio(PRESENT as f64);
+            assert!(here.abs() < 0.05, "{round}: {here}");
+            compared += 1;
+        }
+        assert!(compared > 10 && learner.progress().is_none(), "{compared}");
     }
 
     #[test]

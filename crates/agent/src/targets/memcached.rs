@@ -226,6 +226,7 @@ impl Instance for Memcached {
             used,
             least,
             most: self.identity.most(),
+            learning: self.learnt.lock().learner.progress(),
             pools: vec![pool],
         })
     }

@@ -215,6 +215,7 @@ impl Instance for Redis {
             used,
             least,
             most: self.identity.most(),
+            learning: self.learnt.lock().learner.progress().filter(|_| pool.curve.is_none()),
             pools: vec![pool],
         })
     }
