@@ -82,6 +82,7 @@ impl Instance for Node {
             least: amounts::of_memory(look.least_bytes),
             most: amounts::of_memory(look.most_bytes),
             pools: look.pools,
+            learning: None,
         })
     }
 

@@ -89,6 +89,7 @@ impl Instance for Model {
             least: amounts::of_memory(MIB),
             most: Vec::new(),
             pools: self.pools.clone(),
+            learning: None,
         })
     }
 

@@ -76,6 +76,7 @@ impl Instance for Cache {
             least: amounts::of_memory(2 * MIB),
             most: Vec::new(),
             pools: vec![pool],
+            learning: None,
         })
     }
 
@@ -313,6 +314,7 @@ impl Instance for Node {
             least: amounts::of_memory(look.least_bytes),
             most: amounts::of_memory(look.most_bytes),
             pools: look.pools,
+            learning: None,
         })
     }
 

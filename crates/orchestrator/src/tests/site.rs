@@ -102,6 +102,7 @@ impl Instance for Handle {
             least: amounts::of_memory(LEAST),
             most: Vec::new(),
             pools: vec![pool],
+            learning: None,
         })
     }
 

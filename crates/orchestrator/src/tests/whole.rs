@@ -219,6 +219,7 @@ impl Instance for NodeHandle {
             least: amounts::of_memory(look.least_bytes),
             most: amounts::of_memory(look.most_bytes),
             pools: look.pools,
+            learning: None,
         })
     }
 
