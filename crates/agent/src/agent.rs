@@ -1,5 +1,7 @@
 //! The agent as a plain value.
 
+use base::ByteSize;
+use control::amounts;
 use control::v1::register_response::Standing;
 use control::v1::{
     Amount, Holding, LeaveRequest, RegisterRequest, RegisterResponse, ResizeRequest, ResizeResponse,
@@ -13,6 +15,8 @@ use crate::{MILLI, Nanos};
 
 /// An instance registers its bounds again if one differs by more than one unit in this many.
 const BOUND_PART: u64 = 16;
+/// A limit is much lower than another one if it lacks more than one byte in this many.
+const LOWER_PART: u64 = 8;
 
 /// The settings of an agent.
 #[derive(Clone, Debug)]
@@ -36,6 +40,8 @@ pub struct Agent<I> {
     incarnation: u64,
     /// When the registration that is under way was sent.
     asked_at: Nanos,
+    /// The limit when it registered, until it is told that there is less; 0 = none.
+    brought: u64,
     /// The least and the most that the instance can have, as that registration has them.
     asked_bounds: Bounds,
     /// The same, as they are now, if they differ from those that are registered.
@@ -72,6 +78,7 @@ impl<I: Instance> Agent<I> {
             name: String::new(),
             incarnation: 0,
             asked_at: 0,
+            brought: 0,
             asked_bounds: Bounds::default(),
             is_outdated: false,
             is_led: false,
@@ -117,6 +124,7 @@ impl<I: Instance> Agent<I> {
         self.name.clone_from(&look.instance.name);
         self.asked_at = now;
         self.asked_bounds = [look.least.clone(), look.most.clone()];
+        self.brought = amounts::memory(&look.limits);
         Ok(RegisterRequest {
             revision: control::REVISION,
             instance: Some(look.instance.clone()),
@@ -195,6 +203,7 @@ impl<I: Instance> Agent<I> {
             {
                 response.failure = control::access::causes(&error);
             }
+            self.note_limit(amounts::memory(&request.limits));
             let look = self.instance.look()?;
             if self.note_incarnation(look.instance.incarnation) {
                 self.duty.give_up();
@@ -206,6 +215,15 @@ impl<I: Instance> Agent<I> {
         response.leader = Some(self.duty.leader());
         response.lease_left_millis = self.lease_left_millis(now);
         Ok(response)
+    }
+
+    /// Logs the first limit that is much lower than the one that it brought.
+    fn note_limit(&mut self, limit: u64) {
+        if limit > 0 && limit < self.brought - self.brought / LOWER_PART {
+            let [from, to] = [self.brought, limit].map(ByteSize::new);
+            tracing::info!(%from, %to, "The instance has less memory than it came with, as others share it.");
+            self.brought = 0;
+        }
     }
 
     /// Returns whether the instance is another one than was registered.
