@@ -221,7 +221,9 @@ impl WhatIfArguments {
         self.fleet.shown(&path, |answer| {
             let saved = number(answer, "saved_misses_per_sec");
             let effect = if saved < 0.0 { "adds" } else { "saves" };
-            format!(
+            let known = answer["known_bytes"].as_u64().unwrap_or(u64::MAX);
+            let is_beyond = answer["bytes"].as_u64().is_some_and(|bytes| bytes > known);
+            let mut shown = format!(
                 "{} with {} instead of {}: {} missed instead of {}, which {effect} {:.1} misses a second\n",
                 self.pool,
                 size(answer, "bytes"),
@@ -229,7 +231,16 @@ impl WhatIfArguments {
                 percent(answer, "would_miss"),
                 percent(answer, "miss_ratio"),
                 saved.abs()
-            )
+            );
+            if let Some(error) = answer["error"].as_f64() {
+                let points = 100.0 * error;
+                let _ = writeln!(shown, "  its curve is off by at most {points:.1} points on average");
+            }
+            if is_beyond {
+                let known = size(answer, "known_bytes");
+                let _ = writeln!(shown, "  reads so far tell of no more than {known}: it may miss less");
+            }
+            shown
         })
     }
 }

@@ -54,6 +54,11 @@ pub struct WhatIf {
     pub would_miss: f64,
     /// The misses per second that the other one saves; negative if it adds some.
     pub saved_misses_per_sec: f64,
+    /// A bound on the mean error of the pool's curve, in misses per read; `None` if it is not known.
+    pub error: Option<f64>,
+    /// The largest memory that reads so far have told of, in bytes: with more, the pool misses that
+    /// much at most.
+    pub known_bytes: u64,
 }
 
 /// A miss ratio that is this close to the least on a curve is as good as that.
@@ -181,6 +186,8 @@ impl Fleet {
             miss_ratio,
             would_miss,
             saved_misses_per_sec,
+            error: Some(pool.error).filter(|error| *error > 0.0),
+            known_bytes: pool.curve.as_ref().map_or(0, |curve| curve.max_size()),
         })
     }
 
