@@ -96,8 +96,9 @@ pub(crate) struct PoolState {
     has_changed: bool,
     /// The curve, corrected by these.
     corrected: Option<Arc<MissRatioCurve>>,
-    /// Misses per second, smoothed.
+    /// Misses per second, smoothed, and the most that there were lately.
     pub(crate) misses_per_sec: f64,
+    carried_per_sec: f64,
     /// The miss ratio between the last two reports, if there were reads enough, and these reads
     /// until they were compared with what was predicted.
     pub(crate) missed: Option<f64>,
@@ -130,6 +131,7 @@ impl PoolState {
             has_changed: false,
             corrected: None,
             misses_per_sec: 0.0,
+            carried_per_sec: 0.0,
             missed: None,
             reads: 0,
             granted: None,
@@ -170,10 +172,11 @@ impl PoolState {
         (secs > 0.0).then_some(secs)
     }
 
-    /// The misses per second that its backend carries, as told, or else those that it had lately.
+    /// The misses per second that its backend carries, as told, or else the most that it carried
+    /// lately.
     pub(crate) fn backend_per_sec(&self) -> f64 {
         match finite(self.report.backend_per_sec) {
-            0.0 => self.misses_per_sec,
+            0.0 => self.carried_per_sec,
             told => told,
         }
     }
@@ -274,6 +277,7 @@ impl PoolState {
             self.mean_rate = Some(demand::mean_rate(former, self.reads_per_sec, secs));
             let now = misses as f64 / secs;
             self.misses_per_sec = now + SMOOTHING * (self.misses_per_sec - now);
+            self.carried_per_sec = demand::carried(self.carried_per_sec, now, secs);
         }
         secs > 0.0
     }

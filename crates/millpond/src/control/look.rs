@@ -17,8 +17,6 @@ use super::{Controller, absent};
 const LEAST_READS: u64 = 100;
 /// Reads that a curve is learnt from before it counts.
 const LEAST_SAMPLES: u64 = 100;
-/// The weight of former measurements against those since the last round.
-const SMOOTHING: f64 = 0.3;
 /// The curves that a controller begins to learn take at most one byte in this many of the memory.
 pub(super) const CURVES_PART: u64 = 32;
 /// Pools without a curve that are named.
@@ -46,7 +44,8 @@ pub(super) struct Seen {
     pub(super) has_changed: bool,
     /// The counts now.
     pub(super) counts: Counts,
-    /// The misses per second that its backend carries: as configured, or those that it had lately.
+    /// The misses per second that its backend carries: as configured, or the most that it carried
+    /// lately.
     pub(super) backend_per_sec: f64,
     /// The mean cost of a miss, if it is known.
     pub(super) miss_cost: Option<Duration>,
@@ -173,8 +172,7 @@ impl Controller {
         seen.min_request_rate = self.promises.get(&pool.name).copied().unwrap_or(0.0);
         let backend_per_sec = self.backends.get(&pool.name).copied().unwrap_or_else(|| {
             let now = if secs > 0.0 { misses as f64 / secs } else { 0.0 };
-            let before = last.map_or(now, |last| last.backend_per_sec);
-            now + SMOOTHING * (before - now)
+            demand::carried(last.map_or(0.0, |last| last.backend_per_sec), now, secs)
         });
         let cost_learnt = || {
             let cost = learnt.as_ref()?.miss_cost?;
