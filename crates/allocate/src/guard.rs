@@ -11,6 +11,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use base::ByteSize;
+
 use crate::decision::LEAST_TOLD;
 use crate::rank::in_order_of_names;
 use crate::{Decision, Grant, Move, Outcome, Place, Policy, Pool, Unmet, View, fairness, partition};
@@ -226,13 +228,18 @@ impl Rails {
         let mut view = view.clone();
         let mut refused = Vec::new();
         if let Err((least, raised)) = self.raise_floors(&mut view) {
-            refused.extend(view.pools.iter().enumerate().filter(|(_, pool)| pool.floor < least).map(|(i, pool)| Unmet {
-                pool: i,
-                reason: format!(
-                    "{} cannot be kept at {least} bytes: with the floors of the others that would be {raised} of {}",
-                    pool.name, view.memory
-                ),
-            }));
+            refused.extend(view.pools.iter().enumerate().filter(|(_, pool)| pool.floor < least).map(
+                |(i, pool)| Unmet {
+                    pool: i,
+                    reason: format!(
+                        "{} cannot be kept at {}: with the floors of the others that would be {} of {}",
+                        pool.name,
+                        ByteSize::new(least),
+                        ByteSize::new(u64::try_from(raised).unwrap_or(u64::MAX)),
+                        ByteSize::new(view.memory)
+                    ),
+                },
+            ));
         }
         if self.most_share > 0.0 {
             let most = (self.most_share * view.memory as f64) as u64;
@@ -479,9 +486,9 @@ pub fn unmet(view: &View, decision: &Decision) -> Vec<Unmet> {
         let all: Vec<f64> = view.resources.iter().map(|resource| resource.total).collect();
         let best = Grant { memory: most, resources: all };
         let reason = if Outcome::of(pool, &best).throughput < pool.min_request_rate {
-            format!("{}; even alone it could not", lacks(view, pool, &best))
+            lacks(view, pool, &best, " even alone")
         } else {
-            lacks(view, pool, &decision.grants[i])
+            lacks(view, pool, &decision.grants[i], "")
         };
         Unmet { pool: i, reason }
     });
@@ -489,7 +496,7 @@ pub fn unmet(view: &View, decision: &Decision) -> Vec<Unmet> {
 }
 
 /// The shortfall of a pool with this grant against its promise.
-fn lacks(view: &View, pool: &Pool, grant: &Grant) -> String {
+fn lacks(view: &View, pool: &Pool, grant: &Grant, how: &str) -> String {
     let outcome = Outcome::of(pool, grant);
     let misses = pool.misses(grant.memory, &grant.resources);
     let carried = |k: usize| grant.resources[k] / pool.cost(k, misses);
@@ -498,17 +505,16 @@ fn lacks(view: &View, pool: &Pool, grant: &Grant) -> String {
     let scarce = scarce.expect("a pool that needs nothing has no limit");
     let resource = &view.resources[scarce];
     format!(
-        "{} was promised {:.1} requests/s; with {} bytes it misses {:.1} % and needs {:.1} {}/s for that, and with {:.1} of all \
-         {:.1} it reaches {:.1} requests/s",
+        "{} was promised {:.1} requests/s and can have {:.1}{how}: with {} it misses {:.1} %, for which it needs {:.1} {}/s and has \
+         {:.1}",
         pool.name,
         pool.min_request_rate,
-        grant.memory,
+        outcome.throughput,
+        ByteSize::new(grant.memory),
         100.0 * outcome.miss_ratio,
         pool.cost(scarce, misses) * pool.min_request_rate,
         resource.name,
         grant.resources[scarce],
-        resource.total,
-        outcome.throughput,
     )
 }
 

@@ -373,7 +373,11 @@ impl Policy for Holpaca {
                 .collect();
             let problem = Problem { memory: view.memory, choices };
             let sizes = self.search(&problem, &base);
-            decision(view, &problem, sizes, &new, &needs, unmet)
+            let unit = match self.options.objective {
+                Objective::Throughput => "requests",
+                Objective::HitRate => "hits",
+            };
+            decision(view, &problem, sizes, (&new, &needs, unit), unmet)
         })
     }
 }
@@ -383,8 +387,7 @@ fn decision(
     view: &View,
     problem: &Problem,
     sizes: Vec<u64>,
-    new: &[bool],
-    needs: &[Need],
+    (new, needs, unit): (&[bool], &[Need], &str),
     unmet: Vec<Unmet>,
 ) -> Decision {
     let name = |i: usize| &view.pools[i].name;
@@ -395,14 +398,16 @@ fn decision(
     let gets = |i: usize| {
         if new[i] {
             format!("{} is new and gets an equal share", name(i))
-        } else if sizes[i] <= needs[i].bytes {
+        } else if sizes[i] <= needs[i].bytes || view.pools[i].size < needs[i].bytes {
             format!("{} has less than {}", name(i), needs[i].why())
         } else {
-            format!("{} gains {:.0} per second by it", name(i), change(i))
+            format!("{} can have {:.0} {unit}/s more", name(i), change(i))
         }
     };
     let reason = |from: Option<usize>, to: Option<usize>| match (from, to) {
-        (Some(from), Some(to)) => format!("{}; {} loses {:.0}", gets(to), name(from), change(from)),
+        (Some(from), Some(to)) => {
+            format!("{}; {} can have {:.0} {unit}/s less", gets(to), name(from), change(from))
+        }
         (None, Some(to)) => format!("{}; nobody had it", gets(to)),
         (Some(from), None) => format!("{} has more than there is room for", name(from)),
         (None, None) => String::new(),

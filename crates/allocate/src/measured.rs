@@ -282,7 +282,7 @@ impl Measured {
 
 #[cfg(test)]
 mod tests {
-    use curve::{Confidence, Unit};
+    use curve::{Confidence, Point, Unit};
 
     use super::*;
 

@@ -58,7 +58,7 @@ fn a_share_that_there_is_no_room_for_is_refused_in_words() {
     let decision = decide(&view, Rails { least_share: 1.0, ..Rails::default() });
     assert_eq!(decision.unmet[0].pool, 1);
     assert!(
-        decision.unmet[0].reason.starts_with("p1 cannot be kept at 1000 bytes"),
+        decision.unmet[0].reason.starts_with("p1 cannot be kept at 1000B: with the floors"),
         "{}",
         decision.unmet[0].reason
     );
@@ -215,6 +215,6 @@ fn what_cannot_be_kept_is_said_with_figures() {
     view.pools[1].min_request_rate = 60.0;
     let decision = Guarded::new(Equal, Rails::default()).decide(&view);
     let reasons: Vec<&str> = decision.unmet.iter().map(|unmet| unmet.reason.as_str()).collect();
-    assert!(reasons[0].ends_with("even alone it could not"), "{reasons:?}");
+    assert!(reasons[0].contains("can have 125.0 even alone: with 1.95KiB"), "{reasons:?}");
     assert!(reasons[1].contains("needs 54.0 reads/s") && !reasons[1].contains("even alone"), "{reasons:?}");
 }

@@ -6,6 +6,8 @@
 //! ([`Need::lacking`]). Repaired, the curve gives the size at which a promise is kept; no pool is
 //! shrunk below that, and a smaller pool grows toward it ([`Need::bytes`]).
 
+use base::ByteSize;
+
 use super::{Mode, Options};
 use crate::problem::{Objective, Worth};
 use crate::{Pool, Unmet, View};
@@ -102,9 +104,10 @@ impl<'a> Promises<'a> {
                 None => {
                     let most = self.most(i);
                     let reason = format!(
-                        "{} was promised {:.0} requests per second; with all of the {most} bytes that it may have its curve gives {:.0}",
+                        "{} was promised {:.0} requests per second; with all of the {} that it may have its curve gives {:.0}",
                         pool.name,
                         pool.min_request_rate,
+                        ByteSize::new(most),
                         worth.value(most as f64),
                     );
                     unmet.push(Unmet { pool: i, reason });
@@ -124,11 +127,12 @@ impl<'a> Promises<'a> {
                 continue;
             }
             let reason = format!(
-                "{} needs {bytes} bytes for the {:.0} requests per second that it was promised; beside the promises to others and the \
+                "{} needs {} for the {:.0} requests per second that it was promised; beside the promises to others and the \
                  floors there are {}",
                 pools[i].name,
+                ByteSize::new(bytes),
                 pools[i].min_request_rate,
-                floors[i].bytes + left,
+                ByteSize::new(floors[i].bytes + left),
             );
             unmet.push(Unmet { pool: i, reason });
         }

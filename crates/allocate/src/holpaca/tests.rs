@@ -113,9 +113,7 @@ fn what_nobody_could_keep_is_told_and_blocks_nobody() {
     let unmet = &decisions[0].unmet;
     assert_eq!((unmet.len(), unmet[0].pool), (1, 3));
     assert!(
-        unmet[0]
-            .reason
-            .starts_with("T4 was promised 1000000 requests per second; with all of the 800000 bytes")
+        unmet[0].reason.starts_with("T4 was promised 1000000 requests per second; with all of the 781.25KiB")
     );
     assert!(shares(&view)[0] > 0.69, "{:?}", shares(&view));
 }
