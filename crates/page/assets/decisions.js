@@ -8,9 +8,13 @@ import { poolLink } from "./app.js";
 // Decisions that are listed at once, and charts of one.
 const FEW = 40, CHARTS = 6;
 
-function saving(n) {
+export function saving(n) {
   const few = Math.abs(n) < 0.05 ? 0 : n;
   return (few < 0 ? "to add " : "to save ") + count(Math.abs(few)) + " misses a second";
+}
+
+export function saved(n) {
+  return saving(n).replace("to add", "added").replace("to save", "saved");
 }
 
 // A decision as the views show it, of the JSON in which a server or an orchestrator tells it. `ratiosOf` names the miss ratios of a pool.
@@ -29,7 +33,7 @@ export function outcomeWords(decision) {
   if (decision.dryRun) return "A dry run, which moved nothing." + (predicted == null ? "" : " Predicted " + saving(predicted) + ".");
   if (predicted == null) return "No miss ratio was predicted.";
   const came = measured == null ? "not measured yet, as no pool has had its grant for a round"
-    : "as measured, it " + saving(measured).replace("to add", "added").replace("to save", "saved");
+    : "as measured, it " + saved(measured);
   return "Predicted " + saving(predicted) + "; " + came + ".";
 }
 

@@ -2,7 +2,7 @@
 import { make, setText, arrange, Table, PlainTable } from "./dom.js";
 import { bytes, count, percent, ago, clock } from "./format.js";
 import { sparkline, drawLine } from "./charts.js";
-import { outcomeWords, moveWords } from "./decisions.js";
+import { outcomeWords, moveWords, saving, saved } from "./decisions.js";
 
 const COLOURS = ["#1f6f9f", "#5aa9c7", "#c26a1b", "#8a6fb0", "#4f9a6a", "#b8577a", "#9a8f3c", "#777777"];
 // Values of a headline figure that are drawn, and parts of memory that are named.
@@ -87,7 +87,7 @@ export class Overview {
     const moved = made.reduce((sum, decision) => sum + decision.movedBytes, 0), measured = made.filter(one => one.measured != null), total = key => measured.reduce((sum, one) => sum + one[key], 0);
     const words = !made.length ? (dry ? "Nothing was moved, as " + (dry === 1 ? "the decision was a dry run." : count(dry) + " decisions were dry runs.") : model.policy.idle)
       : count(made.length) + (made.length === 1 ? " decision moved " : " decisions moved ") + bytes(moved) + ". "
-        + (measured.length ? "Of " + measured.length + " the outcome is known: predicted to save " + count(total("predicted")) + " misses a second, measured " + count(total("measured")) + "." : "The outcome of none is known yet.");
+        + (measured.length ? "Of " + measured.length + " the outcome is known: predicted " + saving(total("predicted")) + "; as measured, they " + saved(total("measured")) + "." : "The outcome of none is known yet.");
     setText(this.sum, model.policy.text + ". " + words
       + (model.policy.error == null ? "" : " Predicted miss ratios were off by " + (100 * model.policy.error).toFixed(1) + " points on average."));
     arrange(this.moves, late.slice(0, 4).map(decision => {
