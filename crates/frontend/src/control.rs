@@ -333,7 +333,7 @@ impl State {
         let words = |unmet: &String| unmet.replace(|c: char| c.is_ascii_digit() || c == '.', "");
         let told: HashSet<String> = self.last.iter().flat_map(|last| &last.unmet).map(words).collect();
         for unmet in round.unmet.iter().filter(|unmet| !told.contains(&words(unmet))) {
-            tracing::warn!(unmet, "Not all pools can have the memory that they are to have.");
+            tracing::warn!(unmet, "Not all that was asked for can be had.");
         }
         let config = self.config.as_ref().filter(|_| !round.moves.is_empty());
         if let Some(config) = config {

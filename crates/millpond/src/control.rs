@@ -39,7 +39,7 @@ use allocate::interval::{Interval, Tempo};
 use allocate::measured::{Measured, is_same, is_steady};
 use allocate::pace::Pace;
 use allocate::registry::{self, Registered};
-use allocate::{Decision, Grant, Policy, Unmet, View, partition};
+use allocate::{Decision, Grant, Policy, View, partition};
 use curve::MissRatioCurve;
 use memory::watch::CurveConfig;
 use memory::{ByteSize, Cache, Error, ErrorKind, Part, PoolId, PoolStats};
@@ -315,14 +315,13 @@ impl Controller {
         let is_short = !pools.is_empty() && in_use >= memory - memory / FREE_PART;
         // Rates are not known before the second round, nor at the same moment.
         self.pace.pass(secs, self.is_steady(&pools));
-        let present = Decision::stay(&view);
-        let is_paced =
-            self.period.is_some() || self.pace.has_settled() || !guard::possible(&view, &present.grants);
+        let is_paced = self.period.is_some()
+            || self.pace.has_settled()
+            || !guard::possible(&view, &Decision::stay(&view).grants);
         let is_wanted = secs > 0.0 && is_short;
         let is_decided = is_wanted && is_paced;
         let decision = match (is_wanted, is_decided) {
-            (false, _) => present,
-            (true, false) => self.policy.stay(&view),
+            (true, false) | (false, _) => self.policy.stay(&view),
             (true, true) => self.decide(&view),
         };
         // There is less memory now than was granted, or more is needed beside slabs, or bounds
@@ -335,8 +334,7 @@ impl Controller {
         // Before anything is decided each keeps what it has, as after a restart.
         let grants = is_decided || is_fitted || is_short && self.last_nanos.is_none();
         let is_applied = (is_fitted || grants && !self.dry_run) && apply(cache, &pools, &decision.grants)?;
-        let unmet_by = |unmet: &Unmet| format!("{}: {}", view.pools[unmet.pool].name, unmet.reason);
-        unmet.extend(decision.unmet.iter().map(unmet_by));
+        unmet.extend(decision.unmet.iter().map(|unmet| unmet.reason.clone()));
         let told = self.tell(&pools, &seen, &decision, is_decided || is_fitted);
         let mut is_surprised = false;
         for ((pool, seen), told) in pools.iter().zip(&mut seen).zip(&told) {

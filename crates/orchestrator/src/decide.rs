@@ -12,9 +12,9 @@ use allocate::{Decision, Place, Policy, Pool, View, partition};
 use curve::MissRatioCurve;
 use serde::{Deserialize, Serialize};
 
-use crate::Nanos;
 use crate::member::{Member, PoolState};
 use crate::members::OnNode;
+use crate::{MILLI, Nanos};
 
 /// One byte in this many of the memory of a node is for what grows beside pools: index,
 /// connections.
@@ -25,6 +25,16 @@ const FILLED_PART: u64 = 8;
 /// A pool of which nothing is known has at least one byte in this many, and then up to twice what
 /// it has filled.
 const BEGIN_PART: u64 = 64;
+/// The time for which a pool keeps what it came with while its curve is not known.
+const NEW: Nanos = 120_000 * MILLI;
+
+/// Whether the curve of a pool is known, will soon be, or may never be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    Yes,
+    Soon,
+    No,
+}
 
 /// A decision about the pools of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -132,22 +142,20 @@ impl Decider {
         let overhead = here().map(Member::overhead).fold(0, u64::saturating_add);
         let memory_bytes = without_growth(memory.saturating_sub(overhead));
         let is_steady = here().flat_map(|member| member.pools.values()).all(|pool| pool.is_steady);
-        let (view, mut unmet) = self.view(members, memory_bytes);
+        let (view, mut unmet) = self.view(members, memory_bytes, now);
         // An instance cannot use what another one leaves, so one that has filled what it has is
         // enough.
         let is_filled = |pool: &Pool| pool.size > 0 && pool.used >= pool.size - pool.size / FILLED_PART;
         let is_short = view.pools.iter().any(is_filled);
         self.pace.pass(secs, is_steady);
-        let present = Decision::stay(&view);
-        let is_paced = self.pace.has_settled() || !guard::possible(&view, &present.grants);
+        let is_paced = self.pace.has_settled() || !guard::possible(&view, &Decision::stay(&view).grants);
         let decision = match (is_short, is_paced) {
-            (false, _) => present,
-            (true, false) => self.policy.stay(&view),
+            (true, false) | (false, _) => self.policy.stay(&view),
             (true, true) => self.policy.decide(&view),
         };
         self.pace.decided(&view, &decision);
         let full = |pool: usize| view.pools[pool].name.to_string();
-        unmet.extend(decision.unmet.iter().map(|unmet| format!("{}: {}", full(unmet.pool), unmet.reason)));
+        unmet.extend(decision.unmet.iter().map(|unmet| unmet.reason.clone()));
         let moves = decision.moves.iter().filter(|step| step.bytes >= LEAST_TOLD).map(|step| Move {
             from: step.from.map(full),
             to: step.to.map(full),
@@ -163,7 +171,7 @@ impl Decider {
 
     /// The pools of those instances that answered, in their order, with this memory together, and
     /// what cannot be had, in words.
-    fn view(&mut self, members: &OnNode, memory: u64) -> (View, Vec<String>) {
+    fn view(&mut self, members: &OnNode, memory: u64, now: Nanos) -> (View, Vec<String>) {
         let mut view = View { memory, ..View::default() };
         let (mut known, mut backends, mut costs) = (Vec::new(), Vec::new(), Vec::new());
         let here = || members.values().filter(|member| member.is_present);
@@ -183,7 +191,11 @@ impl Decider {
                 // Alone it could not have more.
                 seen.ceiling = seen.ceiling.min(most).max(seen.floor);
                 view.pools.push(seen);
-                known.push(pool.is_known());
+                known.push(match pool.is_known() {
+                    true => Known::Yes,
+                    false if now.saturating_sub(pool.curve_at) < NEW => Known::Soon,
+                    false => Known::No,
+                });
                 backends.push(pool.backend_per_sec());
                 costs.push((pool.misses_per_sec, pool.miss_cost_secs()));
             }
@@ -309,14 +321,27 @@ fn fit_floors(view: &mut View) -> Vec<String> {
 }
 
 /// Gives pools whose curve is not known their shares by weight, as far as they will soon fill them,
-/// and no policy may change that.
-fn pin_unknown(view: &mut View, known: &[bool], weights: &[f64]) {
+/// and no policy may change that. Those that came lately with more keep what they use, as far as
+/// there is room beside the shares of others: their curves will soon say whether they need it.
+fn pin_unknown(view: &mut View, known: &[Known], weights: &[f64]) {
+    if known.iter().all(|known| *known == Known::Yes) {
+        return;
+    }
     let shares = partition::shares(view, weights);
     let least = view.memory / BEGIN_PART;
-    for ((pool, share), _) in view.pools.iter_mut().zip(shares).zip(known).filter(|(_, known)| !**known) {
+    for ((pool, share), known) in view.pools.iter_mut().zip(shares).zip(known) {
         let soon = pool.used.saturating_mul(2).max(least).max(pool.floor);
         let size = share.memory.min(soon);
-        (pool.floor, pool.ceiling) = (size, size);
+        let kept = if *known == Known::Soon { pool.used.min(pool.size).min(pool.ceiling) } else { 0 };
+        if *known != Known::Yes {
+            (pool.floor, pool.ceiling) = (size, size.max(kept));
+        }
+    }
+    let sizes = partition::present(view);
+    for ((pool, size), known) in view.pools.iter_mut().zip(sizes).zip(known) {
+        if *known != Known::Yes {
+            (pool.floor, pool.ceiling) = (size, size);
+        }
     }
 }
 
@@ -332,6 +357,26 @@ mod tests {
         tell_apart(&mut pools);
         let told: Vec<&str> = pools.iter().map(|pool| &*pool.name).collect();
         assert_eq!(told, ["a", "a (2)", "a (3)", "b", "a (4)", "a (2) (2)"]);
+    }
+
+    /// A cache that has run for long joins one that has all of the memory.
+    #[test]
+    fn a_pool_that_comes_with_more_than_its_share_keeps_it_while_its_curve_is_learnt() {
+        let curve = Arc::new(MissRatioCurve::uniform(curve::Unit::Bytes, 100));
+        let sizes = |of_new: Known, used: u64| {
+            let mut pools =
+                ["a", "b", "c", "new"].map(|name| Pool::new(name, Arc::clone(&curve), 36)).to_vec();
+            (pools[3].size, pools[3].used) = (64, used);
+            let mut view = View { memory: 144, pools, ..View::default() };
+            pin_unknown(&mut view, &[Known::Yes, Known::Yes, Known::Yes, of_new], &[1.0; 4]);
+            assert_eq!(view.pools[3].floor, view.pools[3].ceiling);
+            (view.pools[3].floor, partition::present(&view))
+        };
+        let (kept, all) = sizes(Known::Soon, 64);
+        assert!(kept >= 53 && all.iter().sum::<u64>() == 144, "{kept} of {all:?}");
+        assert_eq!(sizes(Known::No, 64).0, 36);
+        // What it does not use is not kept for it.
+        assert_eq!((sizes(Known::Soon, 10).0, sizes(Known::No, 10).0), (20, 20));
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl History {
         for unmet in decided.iter().flat_map(|decided| &decided.unmet) {
             let words = without_figures(unmet);
             if !self.warned.contains(&words) {
-                tracing::warn!(%unmet, "Not all pools can have the memory that they are to have.");
+                tracing::warn!(%unmet, "Not all that was asked for can be had.");
             }
             warned.insert(words);
         }
