@@ -28,6 +28,9 @@ const KEPT_PART: u64 = 256;
 /// Dry runs decide the same if grants differ by less than one byte in this many.
 const LIKE_PART: u64 = 16;
 
+/// Named as the policy of moves that no policy decided.
+const BOUNDS: &str = "bounds";
+
 /// The controller, if there is one, and its latest decisions.
 #[derive(Default)]
 pub struct Control(Mutex<State>);
@@ -61,7 +64,8 @@ pub struct Decision {
     pub number: u64,
     /// Time of the decision, Unix seconds.
     pub at_secs: u32,
-    /// The policy.
+    /// The policy; `bounds` if grants follow from memory, reserves, limits or weights that were
+    /// set, or from pools that fill and whose curves are not known.
     pub policy: String,
     /// True if nothing was moved.
     pub is_dry_run: bool,
@@ -168,6 +172,14 @@ impl Decision {
             pools: pools.collect(),
             pools_count,
         }
+    }
+
+    /// The moves by which grants changed before anything was decided, as a decision.
+    fn fitted(round: &Round, number: u64, at_secs: u32) -> Self {
+        let config = ControlConfig { policy: BOUNDS.to_owned(), dry_run: false, ..ControlConfig::default() };
+        // The pools of a decision show that.
+        let pools = if round.is_decided { Vec::new() } else { round.pools.clone() };
+        Self::of(&Round { moves: round.fitted.clone(), pools, ..round.clone() }, number, at_secs, &config)
     }
 
     /// Returns whether another decision would give about the same.
@@ -335,24 +347,34 @@ impl State {
         for unmet in round.unmet.iter().filter(|unmet| !told.contains(&words(unmet))) {
             tracing::warn!(unmet, "Not all that was asked for can be had.");
         }
+        if !round.fitted.is_empty() {
+            self.figures.decisions += 1;
+            let decision = Decision::fitted(&round, self.figures.decisions, at_secs);
+            self.keep(decision, &round.fitted, ledger);
+        }
         let config = self.config.as_ref().filter(|_| !round.moves.is_empty());
         if let Some(config) = config {
             self.figures.decisions += 1;
             let decision = Decision::of(&round, self.figures.decisions, at_secs, config);
-            self.figures.moved_bytes += if config.dry_run { 0 } else { decision.moved_bytes };
-            // In a dry run the next round would decide the same.
-            let is_told =
-                decision.is_dry_run && self.decisions.back().is_some_and(|last| last.is_like(&decision));
-            if !is_told {
-                report(&decision, &round);
-                self.held_bytes += decision.held_bytes();
-                ledger.charge(Part::Fixed, decision.held_bytes());
-                self.decisions.push_back(decision);
-                self.has_just_decided = true;
-                self.forget_oldest(ledger);
-            }
+            self.keep(decision, &round.moves, ledger);
         }
         self.last = Some(round);
+    }
+
+    /// Keeps a decision, and reports it.
+    fn keep(&mut self, decision: Decision, moves: &[Move], ledger: &Ledger) {
+        self.figures.moved_bytes += if decision.is_dry_run { 0 } else { decision.moved_bytes };
+        // In a dry run the next round would decide the same.
+        let is_told =
+            decision.is_dry_run && self.decisions.back().is_some_and(|last| last.is_like(&decision));
+        if !is_told {
+            report(&decision, moves);
+            self.held_bytes += decision.held_bytes();
+            ledger.charge(Part::Fixed, decision.held_bytes());
+            self.decisions.push_back(decision);
+            self.has_just_decided = true;
+            self.forget_oldest(ledger);
+        }
     }
 
     fn forget_oldest(&mut self, ledger: &Ledger) {
@@ -367,11 +389,11 @@ impl State {
 }
 
 /// Logs a decision, with the reason of its largest move.
-fn report(decision: &Decision, round: &Round) {
+fn report(decision: &Decision, moves: &[Move]) {
     let (number, policy) = (decision.number, &decision.policy);
     let memory = ByteSize::new(decision.moved_bytes).to_string();
     let reason = decision.moves.first().map_or("", |step| &step.reason);
-    let saved = round.moves.iter().map(|step| step.saved_misses_per_sec).sum::<f64>();
+    let saved = moves.iter().map(|step| step.saved_misses_per_sec).sum::<f64>();
     let saved_misses_per_sec = format!("{saved:.1}");
     let moves = decision.moves_count;
     let what = if decision.is_dry_run { "would be" } else { "is" };

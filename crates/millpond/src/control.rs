@@ -53,6 +53,8 @@ pub use allocate::pace::Idle;
 const SPARE_PART: u64 = 32;
 /// One byte in this many of the memory for slabs is free while nothing is decided.
 const FREE_PART: u64 = 10;
+/// Grants that are fitted to other bounds are told if one byte in this many moves.
+const FITTED_PART: u64 = 32;
 /// A prediction is compared with what came if the pool had its grant but for one byte in this many.
 const NEAR_PART: u64 = 16;
 
@@ -208,6 +210,8 @@ pub struct Round {
     pub idle: Option<Idle>,
     /// True if grants were changed.
     pub is_applied: bool,
+    /// The moves that follow from memory, or bounds, that became others, and not from a policy.
+    pub fitted: Vec<Move>,
     /// The time until the next round should be made.
     pub next: Duration,
 }
@@ -312,12 +316,12 @@ impl Controller {
             let backends: Vec<f64> = seen.iter().map(|seen| seen.backend_per_sec).collect();
             view.add_backends(&backends);
         }
+        let present = Decision::stay(&view);
         let is_short = !pools.is_empty() && in_use >= memory - memory / FREE_PART;
         // Rates are not known before the second round, nor at the same moment.
         self.pace.pass(secs, self.is_steady(&pools));
-        let is_paced = self.period.is_some()
-            || self.pace.has_settled()
-            || !guard::possible(&view, &Decision::stay(&view).grants);
+        let is_paced =
+            self.period.is_some() || self.pace.has_settled() || !guard::possible(&view, &present.grants);
         let is_wanted = secs > 0.0 && is_short;
         let is_decided = is_wanted && is_paced;
         let decision = match (is_wanted, is_decided) {
@@ -326,14 +330,14 @@ impl Controller {
         };
         // There is less memory now than was granted, or more is needed beside slabs, or bounds
         // became others.
-        let granted: u64 = pools.iter().filter_map(|pool| pool.granted_bytes).sum();
-        let differs = |(pool, grant): (&PoolStats, &Grant)| {
-            pool.granted_bytes.is_some_and(|granted| granted.abs_diff(grant.memory) >= LEAST_TOLD)
-        };
-        let is_fitted = !is_decided && (granted > memory || pools.iter().zip(&decision.grants).any(differs));
+        let is_fitted = is_off(&pools, &present, memory);
         // Before anything is decided each keeps what it has, as after a restart.
-        let grants = is_decided || is_fitted || is_short && self.last_nanos.is_none();
-        let is_applied = (is_fitted || grants && !self.dry_run) && apply(cache, &pools, &decision.grants)?;
+        let is_first = is_short && self.last_nanos.is_none();
+        let is_applied = if !self.dry_run && (is_decided || is_first) {
+            apply(cache, &pools, &decision.grants)?
+        } else {
+            is_fitted && apply(cache, &pools, &present.grants)?
+        };
         unmet.extend(decision.unmet.iter().map(|unmet| unmet.reason.clone()));
         let told = self.tell(&pools, &seen, &decision, is_decided || is_fitted);
         let mut is_surprised = false;
@@ -350,6 +354,7 @@ impl Controller {
             pools: told,
             memory_bytes: memory,
             moves: moves(&view, &decision),
+            fitted: if is_fitted { fitted(&view, &pools, present) } else { Vec::new() },
             unmet,
             is_decided,
             idle: Idle::of(secs > 0.0, is_short, is_paced, &decision),
@@ -538,6 +543,37 @@ fn apply(cache: &Cache, pools: &[PoolStats], grants: &[Grant]) -> Result<bool, E
         }
     }
     Ok(differs)
+}
+
+/// Returns whether the grants of pools are not those of `present`, which keeps their bounds and
+/// takes no more than `memory`.
+fn is_off(pools: &[PoolStats], present: &Decision, memory: u64) -> bool {
+    let granted: u64 = pools.iter().filter_map(|pool| pool.granted_bytes).sum();
+    let differs = |(pool, grant): (&PoolStats, &Grant)| {
+        pool.granted_bytes.is_some_and(|granted| granted.abs_diff(grant.memory) >= LEAST_TOLD)
+    };
+    granted > memory || pools.iter().zip(&present.grants).any(differs)
+}
+
+/// The moves from the grants of pools to those of `present`, unless little moves: what indexes take
+/// changes all the time.
+fn fitted(view: &View, pools: &[PoolStats], present: Decision) -> Vec<Move> {
+    let mut before = view.clone();
+    let granted = pools.iter().map(|pool| pool.granted_bytes);
+    before.pools.iter_mut().zip(granted).for_each(|(pool, granted)| pool.size = granted.unwrap_or(pool.size));
+    let fitted = Decision::to(&before, present.grants, |from, to| match (from, to) {
+        (_, Some(to)) if to.size < to.floor => {
+            format!("{} is to have {} at least", to.name, ByteSize::new(to.floor))
+        }
+        (Some(from), _) if from.size > from.ceiling => {
+            format!("{} may have {} at most", from.name, ByteSize::new(from.ceiling))
+        }
+        (Some(_), None) => "there is less memory than was granted".to_owned(),
+        (None, _) => "there is more memory than was granted".to_owned(),
+        (Some(_), Some(_)) => "bounds or weights of pools were set".to_owned(),
+    });
+    let is_little = fitted.moved_bytes() < view.memory / FITTED_PART;
+    if is_little { Vec::new() } else { moves(view, &fitted) }
 }
 
 /// The moves of a decision that are worth telling.

@@ -19,8 +19,13 @@ fn a_decision_of_which_a_part_is_kept_has_the_totals_of_all() {
         is_decided: true,
         idle: None,
         is_applied: true,
+        fitted: Vec::new(),
         next: Duration::from_secs(1),
     };
+    // Moves that no policy decided are told apart.
+    let bounds = Round { fitted: vec![step(7)], ..round.clone() };
+    let bounds = Decision::fitted(&bounds, 1, 10);
+    assert_eq!((&*bounds.policy, bounds.moves_count, bounds.moved_bytes), ("bounds", 1, 1_007));
     let decision = Decision::of(&round, 1, 10, &ControlConfig::default());
     assert_eq!(decision.moves.len(), MAX_KEPT);
     assert_eq!(decision.moves.first().map(|step| step.bytes), Some(1_099));

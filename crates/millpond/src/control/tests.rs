@@ -231,6 +231,7 @@ fn a_reserve_that_is_raised_holds_while_decisions_wait() {
     let round = controller.round(&load.cache).expect("a round");
     assert!(!round.is_decided && round.is_applied, "{round:#?}");
     assert!(granted(&load) >= reserve, "{} of {reserve}", granted(&load));
+    assert!(round.fitted.iter().any(|step| step.reason.contains("is to have")), "{round:#?}");
     // And so does memory that is lowered by less than a move that is told.
     load.cache.set_memory(ByteSize::new((32 << 20) - (64 << 10))).expect("nothing is held");
     load.clock.advance(Duration::from_secs(1));
