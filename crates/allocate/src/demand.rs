@@ -6,8 +6,8 @@
 //! and by a quarter after two.
 //!
 //! What a backend carries, if nobody said so, is the most that it carried lately. What it carries
-//! now follows from the memory that its pool has, and a promise that is judged by that takes memory
-//! and gives it back for ever.
+//! now follows from the memory that its pool has, and a promise that is looked at by that takes
+//! memory and gives it back for ever.
 
 /// The time in which half of a mean rate is forgotten, in seconds.
 pub const HALF_LIFE_SECS: f64 = 60.0;
@@ -20,8 +20,8 @@ pub fn mean_rate(former: f64, rate: f64, secs: f64) -> f64 {
 /// The time in which half of what a backend carried is forgotten, in seconds.
 const CARRIED_HALF_LIFE_SECS: f64 = 600.0;
 
-/// Returns the misses per second that a backend carries, after `secs` seconds with `now`, from those
-/// before.
+/// Returns the misses per second that a backend carries, after `secs` seconds with `now`, from
+/// those before.
 pub fn carried(former: f64, now: f64, secs: f64) -> f64 {
     now.max(former * (-secs / CARRIED_HALF_LIFE_SECS).exp2())
 }

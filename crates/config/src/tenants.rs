@@ -58,8 +58,8 @@ settings! {
         /// them. 0: no promise.
         online min_operations_per_sec: u64 = 0;
 
-        /// Misses per second that its backend carries, for such a policy. 0: the most that it had lately,
-        /// of which half is forgotten in ten minutes.
+        /// Misses per second that its backend carries, for such a policy. 0: the most that it had
+        /// lately, of which half is forgotten in ten minutes.
         online backend_per_sec: u64 = 0;
 
         /// Most bytes received from its clients per second. 0: no limit.

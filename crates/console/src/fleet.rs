@@ -238,7 +238,7 @@ impl WhatIfArguments {
             }
             if is_beyond {
                 let known = size(answer, "known_bytes");
-                let _ = writeln!(shown, "  reads so far tell of no more than {known}: it may miss less");
+                let _ = writeln!(shown, "  no read so far needed more than {known}: it may miss less");
             }
             shown
         })

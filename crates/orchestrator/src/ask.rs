@@ -56,8 +56,8 @@ pub struct WhatIf {
     pub saved_misses_per_sec: f64,
     /// A bound on the mean error of the pool's curve, in misses per read; `None` if it is not known.
     pub error: Option<f64>,
-    /// The largest memory that reads so far have told of, in bytes: with more, the pool misses that
-    /// much at most.
+    /// The most memory that a read so far needed, in bytes: with more, the pool misses as much at
+    /// most.
     pub known_bytes: u64,
 }
 

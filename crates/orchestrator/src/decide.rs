@@ -28,7 +28,7 @@ const BEGIN_PART: u64 = 64;
 /// The time for which a pool keeps what it came with while its curve is not known.
 const NEW: Nanos = 120_000 * MILLI;
 
-/// Whether the curve of a pool is known, will soon be, or may never be.
+/// The state of a pool's curve: known, known soon, or perhaps never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     Yes,
