@@ -54,7 +54,7 @@ pub struct WhatIf {
     pub would_miss: f64,
     /// The misses per second that the other one saves; negative if it adds some.
     pub saved_misses_per_sec: f64,
-    /// A bound on the mean error of the pool's curve, in misses per read; `None` if it is not known.
+    /// A bound on the mean error of the curve, in misses per read; `None` if it is not known.
     pub error: Option<f64>,
     /// The most memory that a read so far needed, in bytes: with more, the pool misses as much at
     /// most.

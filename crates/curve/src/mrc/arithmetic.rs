@@ -43,8 +43,8 @@ impl MissRatioCurve {
     }
 
     /// The same curve with each miss ratio replaced by `missed` of its size and itself, but for
-    /// that of size 0. The sizes of `further`, which rise, get points of their own. Results above 1 or
-    /// below 0 count as these, and one that exceeds that of a smaller size counts as that.
+    /// that of size 0. The sizes of `further`, which rise, get points of their own. Results above 1
+    /// or below 0 count as these, and one that exceeds that of a smaller size counts as that.
     #[must_use]
     pub fn adjusted(&self, further: &[u64], missed: impl Fn(f64, f64) -> f64) -> Self {
         let mut points = Vec::with_capacity(self.points.len() + further.len());
