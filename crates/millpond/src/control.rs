@@ -471,7 +471,7 @@ impl Controller {
 }
 
 /// The halvings of what a curve was learnt from, if the load has become another one.
-const SURPRISED_HALVINGS: u32 = 3;
+const SURPRISED_HALVINGS: u32 = 5;
 
 /// Has a pool's curve forget most of what it was learnt from if the load has become another one:
 /// the pool misses clearly more or less than was predicted, or than at the last round with as much
