@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use base::ByteSize;
+use base::{ByteSize, Part};
 use control::amounts;
 use control::v1::{self, Amount, PoolGrant, PoolReport};
 use millpond::control::{ControlConfig, Controller, PoolSurvey};
@@ -160,10 +160,16 @@ impl Instance for Embedded {
         let there: HashSet<u32> = pools.iter().map(|pool| pool.id).collect();
         self.numbers.retain(|_, number| there.contains(number));
         let ledger = self.cache.ledger();
+        let (limit, total) = (ledger.limit(), ledger.total());
+        let in_pools: u64 = pools.iter().map(|pool| amounts::memory(&pool.used)).sum();
+        // Slabs that no pool has now are room for pools, and not used beside them: a limit that
+        // followed them would rise and fall as pools take and leave them.
+        let spare = ledger.part(Part::Slabs).saturating_sub(in_pools);
+        let used = if total <= limit { total.saturating_sub(spare) } else { total };
         Ok(Look {
             instance: self.instance.clone(),
-            limits: amounts::of_memory(ledger.limit()),
-            used: amounts::of_memory(ledger.total()),
+            limits: amounts::of_memory(limit),
+            used: amounts::of_memory(used),
             least: amounts::of_memory(self.least_bytes.max(self.cache.least_memory().as_u64())),
             most: amounts::of_memory(self.cache.max_memory().as_u64()),
             pools,
@@ -196,7 +202,7 @@ impl Instance for Embedded {
 
 #[cfg(test)]
 mod tests {
-    use millpond::{CacheConfig, PoolConfig};
+    use millpond::{CacheConfig, ItemOptions, PoolConfig};
 
     use super::*;
 
@@ -245,6 +251,31 @@ mod tests {
         assert_eq!(cache.ledger().limit(), amounts::memory(&most));
         embedded.resize(&amounts::of_memory(0), &[]).expect("it is set");
         assert_eq!(cache.ledger().limit(), cache.least_memory().as_u64());
+    }
+
+    /// Of lowered limits slabs stay that no pool has.
+    #[test]
+    fn what_is_used_beside_pools_does_not_follow_the_limit() {
+        let cache = cache();
+        let pool = cache.add_pool(PoolConfig::named("first")).expect("a pool");
+        let mut embedded = Embedded::new(cache.clone(), EmbeddedConfig::named("shop")).expect("an instance");
+        let mut key = 0_u32;
+        let mut beside = Vec::new();
+        for limit in [32_u64, 31, 30, 31, 30, 29, 30].map(|mib| mib << 20) {
+            cache.set_memory(ByteSize::new(limit - (300 << 10))).expect("nothing is held");
+            for _ in 0..2_000 {
+                key += 1;
+                let item = cache.allocate(pool, &key.to_le_bytes(), 1_000, &ItemOptions::default());
+                cache.put(item.expect("room"));
+            }
+            cache.set_memory(ByteSize::new(limit - (700 << 10))).expect("nothing is held");
+            let look = embedded.look().expect("a look");
+            let in_pools: u64 = look.pools.iter().map(|pool| amounts::memory(&pool.used)).sum();
+            beside.push(amounts::memory(&look.used) - in_pools);
+        }
+        let most = beside[1..].iter().max().expect("there are some");
+        let least = beside[1..].iter().min().expect("there are some");
+        assert!(most - least < 200 << 10, "{beside:?}");
     }
 
     #[test]
