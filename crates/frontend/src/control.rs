@@ -247,6 +247,11 @@ impl Control {
         Ok(())
     }
 
+    /// Has the next round be made at once.
+    pub fn hasten(&self) {
+        self.lock().due_nanos = 0;
+    }
+
     /// Makes a round if one is due.
     pub fn round_if_due(&self, cache: &Cache, clock: &Clock) {
         let mut state = self.lock();

@@ -109,6 +109,7 @@ pub fn bury(shared: &Shared) {
         tracing::info!(tenant = tenant.name, "A tenant was removed.");
         false
     });
+    let pools_before = departing.pools.len();
     let in_use: Vec<Arc<Pool>> = departing.tenants.iter().map(|tenant| Arc::clone(&tenant.pool)).collect();
     departing.pools.retain(|pool| {
         if in_use.iter().any(|used| Arc::ptr_eq(used, pool)) {
@@ -131,4 +132,8 @@ pub fn bury(shared: &Shared) {
             }
         }
     });
+    if departing.pools.len() < pools_before {
+        // What they were granted is for others now.
+        shared.control.hasten();
+    }
 }

@@ -255,3 +255,21 @@ fn an_orchestrator_sets_the_memory_and_divides_it_between_tenants() {
     wait_until("the server's own rounds", || metric(&server, "millpond_control_rounds_total{}") > 1);
     assert_eq!(limit(), last);
 }
+
+/// Rounds are rare, and the pool is gone some time after the answer.
+#[test]
+fn what_a_removed_tenant_was_granted_is_for_others_at_once() {
+    let mut config = two_tenants();
+    config.control.period_secs = Auto::Set(3_600);
+    let server = support::start_in_memory(config).expect("a server");
+    let has_third = || {
+        let page = decisions(&server);
+        let pools = page["pools"].as_array().cloned().unwrap_or_default();
+        pools.iter().any(|pool| pool["name"] == "third")
+    };
+    let change = |method, body| ask_admin(&server, method, "/tenants/third", "127.0.0.1", body).0;
+    assert_eq!(change("PUT", "{}"), "HTTP/1.1 200 OK");
+    wait_until("it has a share", has_third);
+    assert_eq!(change("DELETE", ""), "HTTP/1.1 200 OK");
+    wait_until("it has none", || !has_third());
+}
