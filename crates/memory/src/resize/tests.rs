@@ -54,3 +54,46 @@ fn a_class_that_insists_on_a_run_takes_no_more_once_readers_keep_what_it_took() 
     assert!(core.insist_on_run(&pool, class));
     cache.validate();
 }
+
+/// Sizes in KiB of three pools of equal grants, after memory was lowered by a third under load.
+fn lowered_by_a_third() -> Vec<u64> {
+    let config = CacheConfig { memory: ByteSize::mib(64), huge_pages: false, ..CacheConfig::default() };
+    let cache = Cache::new(config).expect("a cache");
+    let pools = ["a", "b", "c"].map(|name| cache.add_pool(PoolConfig::named(name)).expect("a pool"));
+    for pool in pools {
+        cache.set_pool_grant(pool, Some(ByteSize::mib(20))).expect("there is one");
+    }
+    let put = |pool, key: u32| {
+        if let Ok(item) = cache.allocate(pool, &key.to_le_bytes(), 4_000, &ItemOptions::default()) {
+            cache.put(item);
+        }
+    };
+    (0..6_000).for_each(|key| pools.iter().for_each(|pool| put(*pool, key)));
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for pool in pools {
+            let (is_over, put) = (&is_over, &put);
+            scope.spawn(move || {
+                (6_000..).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(|key| put(pool, key));
+            });
+        }
+        cache.set_memory_lazily(ByteSize::mib(42)).expect("nothing is held");
+        // What some give, others may take meanwhile.
+        for _ in 0..5 {
+            let _ = cache.maintain();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    cache.validate();
+    cache.stats().pools.iter().map(|pool| pool.slab_bytes >> 10).collect()
+}
+
+/// None is emptied, though threads that find the memory too small may each ask the same pool for a
+/// slab.
+#[test]
+fn of_memory_that_is_lowered_each_pool_loses_its_part() {
+    for _ in 0..4 {
+        let sizes = lowered_by_a_third();
+        assert!(sizes.iter().all(|size| *size > 3 << 10), "{sizes:?} of 14,000 each");
+    }
+}
