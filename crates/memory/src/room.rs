@@ -94,18 +94,13 @@ impl Core {
         self.room.waits.store(AFTER_VAIN, Ordering::Relaxed);
     }
 
-    /// Has the pool with this number give about this much memory, but no more than a slab, nor than
-    /// it has over its reserve if there is such: if the limit was lowered by much, others are to
-    /// give their part. `false`: it gave none.
+    /// Has the pool with this number give about this much memory, but no more than a slab: if the
+    /// limit was lowered by much, others are to give their part. `false`: it gave none.
     fn give_for_room(&self, number: u16, bytes: u64) -> bool {
         let pools = self.pools.all();
         let Some(pool) = pools.numbered(number) else { return false };
         let Some(_resizing) = pool.resizing.try_lock() else { return false };
-        let over = match pool.slab_bytes().saturating_sub(pool.entitled_bytes()) {
-            0 => SLAB_BYTES as u64,
-            over => over.min(SLAB_BYTES as u64),
-        };
-        let amount = Amount::about(bytes.min(over).max(UNIT_BYTES as u64));
+        let amount = Amount::about(bytes.clamp(UNIT_BYTES as u64, SLAB_BYTES as u64));
         self.take_bytes(pool, None, 1, amount, &mut Taking::new(Why::Limit, 0)).is_some()
     }
 }
