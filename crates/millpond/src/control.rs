@@ -322,12 +322,8 @@ impl Controller {
         self.pace.pass(secs, self.is_steady(&pools));
         let is_paced =
             self.period.is_some() || self.pace.has_settled() || !guard::possible(&view, &present.grants);
-        let is_wanted = secs > 0.0 && is_short;
-        let is_decided = is_wanted && is_paced;
-        let decision = match (is_wanted, is_decided) {
-            (true, false) | (false, _) => self.policy.stay(&view),
-            (true, true) => self.decide(&view),
-        };
+        let is_decided = secs > 0.0 && is_short && is_paced;
+        let decision = if is_decided { self.decide(&view) } else { self.policy.stay(&view) };
         // There is less memory now than was granted, or more is needed beside slabs, or bounds
         // became others.
         let is_fitted = is_off(&pools, &present, memory);

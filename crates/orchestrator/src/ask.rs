@@ -116,7 +116,7 @@ impl Learnt {
             miss_cost_secs: pool.miss_cost_secs(),
             floor_bytes: pool.floor(),
             samples: pool.samples,
-            error: Some(pool.error).filter(|error| *error > 0.0),
+            error: pool.error(),
             age_secs: now.saturating_sub(pool.curve_at) as f64 / 1e9,
             working_set_bytes: 0,
             points: Vec::new(),
@@ -186,7 +186,7 @@ impl Fleet {
             miss_ratio,
             would_miss,
             saved_misses_per_sec,
-            error: Some(pool.error).filter(|error| *error > 0.0),
+            error: pool.error(),
             known_bytes: pool.curve.as_ref().map_or(0, |curve| curve.max_size()),
         })
     }

@@ -149,10 +149,7 @@ impl Decider {
         let is_short = view.pools.iter().any(is_filled);
         self.pace.pass(secs, is_steady);
         let is_paced = self.pace.has_settled() || !guard::possible(&view, &Decision::stay(&view).grants);
-        let decision = match (is_short, is_paced) {
-            (true, false) | (false, _) => self.policy.stay(&view),
-            (true, true) => self.policy.decide(&view),
-        };
+        let decision = if is_short && is_paced { self.policy.decide(&view) } else { self.policy.stay(&view) };
         self.pace.decided(&view, &decision);
         let full = |pool: usize| view.pools[pool].name.to_string();
         unmet.extend(decision.unmet.iter().map(|unmet| unmet.reason.clone()));

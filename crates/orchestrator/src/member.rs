@@ -166,6 +166,11 @@ impl PoolState {
         self.curve.is_some() && self.samples >= LEAST_SAMPLES
     }
 
+    /// A bound on the mean error of its curve; `None`: it is not known.
+    pub(crate) fn error(&self) -> Option<f64> {
+        Some(self.error).filter(|error| *error > 0.0)
+    }
+
     /// The mean cost of a miss, as told.
     pub(crate) fn miss_cost_secs(&self) -> Option<f64> {
         let secs = finite(self.report.miss_cost_micros) / 1e6;
