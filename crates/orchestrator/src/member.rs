@@ -138,9 +138,18 @@ impl PoolState {
             expected: None,
         };
         let Some(former) = former else { return new };
-        let Self { curve, samples, error, curve_at, mean_rate, misses_per_sec, granted, .. } = former;
-        let has_former_curve = curve.is_some();
-        Self { curve, has_former_curve, samples, error, curve_at, mean_rate, misses_per_sec, granted, ..new }
+        Self {
+            has_former_curve: former.curve.is_some(),
+            curve: former.curve,
+            samples: former.samples,
+            error: former.error,
+            curve_at: former.curve_at,
+            mean_rate: former.mean_rate,
+            misses_per_sec: former.misses_per_sec,
+            carried_per_sec: former.carried_per_sec,
+            granted: former.granted,
+            ..new
+        }
     }
 
     /// The memory that it has before anything is decided about it: what it was granted by others,
@@ -473,5 +482,18 @@ impl Member {
     pub(crate) fn overhead(&self) -> u64 {
         let pools: u64 = self.pools.values().map(PoolState::used).fold(0, u64::saturating_add);
         self.hold.used().saturating_sub(pools)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backend_carries_as_much_under_another_agent() {
+        let told = PoolReport::default();
+        let mut former = PoolState::new("shop".into(), &told, None, 0);
+        former.carried_per_sec = 500.0;
+        assert_eq!(PoolState::new("shop".into(), &told, Some(former), 1).backend_per_sec(), 500.0);
     }
 }
